@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 
@@ -11,17 +9,7 @@ from scramjet.arena.exact_values import best_play, worst_returns
 from scramjet.arena.game_tree import GameTree, game_tree
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError
-
-LINES = [0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100]
-
-
-@cache
-def value(own: int, other: int) -> int:
-    """Tic-tac-toe for the side to move: 1 won, 0 drawn, -1 lost."""
-    if any(other & line == line for line in LINES):
-        return -1
-    moves = [1 << cell for cell in range(9) if not (own | other) >> cell & 1]
-    return max((-value(other, own | move) for move in moves), default=0)
+from tests.helpers.small_games import best_result, cells
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +22,10 @@ def test_tic_tac_toe_is_solved_as_another_search_solves_it(tree: GameTree) -> No
     assert len(tree.seat) == 5478 - 958  # all positions but those in which the game is over
     assert found.values[0].tolist() == [0, 0]
     for place in range(0, len(tree.seat), 7):
-        own, other = ((plane.ravel().astype(int) << np.arange(9)).sum() for plane in tree.obs[place])
-        assert found.values[place, tree.seat[place]] == value(int(own), int(other))
+        own, other = map(cells, tree.obs[place])
+        assert found.values[place, tree.seat[place]] == best_result(own, other)
         for cell in np.flatnonzero(tree.mask[place]):
-            assert found.moves[place, cell] == -value(int(other), int(own) | 1 << int(cell))
+            assert found.moves[place, cell] == -best_result(other, own | 1 << int(cell))
     assert (found.moves[~tree.mask] == -np.inf).all()
 
 
@@ -59,14 +47,11 @@ def test_connect_four_on_a_small_board_is_solved() -> None:
     assert best_play(small).values[0].tolist() == [1, -1]  # the second piece of the first side makes a pair
 
 
-@pytest.mark.parametrize(
-    ("world", "parameters", "message"),
-    [
+def test_games_that_cannot_be_listed_are_refused() -> None:
+    for world, parameters, message in (
         ("cartpole", {}, "CartPole cannot be listed: that needs seats"),
         ("tic_tac_toe", {"opening_plies": 3}, "TicTacToe begins at random; set its parameters"),
         ("connect_four", {"random_opponent": True}, "ConnectFour begins at random"),
-    ],
-)
-def test_games_that_cannot_be_listed_are_refused(world, parameters, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        game_tree(load_env(world, **parameters), backend="interpreted")
+    ):
+        with pytest.raises(ConfigError, match=message):
+            game_tree(load_env(world, **parameters), backend="interpreted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ from scramjet.training.config.run_config import RunConfig
 from tests.helpers.player_worlds import Duel, Trio
 from tests.helpers.table_players import AnyMove, Counting, Fixed, Forgetful
 
+SMALL = ConnectFour(rows=2, cols=3, connect=3)
+
 
 def pool_of(env: Env) -> Pool:
     return NativePool(env, 1, backend="interpreted")
@@ -64,7 +67,11 @@ def columns(game: Game, *numbers: int) -> list[str]:
     return [game.moves.names[number] for number in numbers]
 
 
-def test_four_in_a_column_win_and_the_final_board_is_shown() -> None:
+def moves_of(game: Game) -> list[int]:
+    return [played.move.number for played in game.played]
+
+
+def test_four_in_a_column_win_a_full_board_is_a_draw_and_the_final_board_is_shown() -> None:
     game = a_game(None, None)
     play(game, *columns(game, 0, 1, 0, 1, 0, 1))
     assert (game.is_over, game.to_move, game.person_to_move) == (False, (0,), 0)
@@ -74,27 +81,20 @@ def test_four_in_a_column_win_and_the_final_board_is_shown() -> None:
     assert game.text().count("X") >= 4 + 1  # four pieces, and "X wins"
     assert "X wins" in game.text()
     assert (game.to_move, game.legal_moves(), game.person_to_move) == ((), [], None)
-
-
-def test_a_full_board_without_a_line_is_a_draw() -> None:
-    game = a_game(None, None, env=ConnectFour(rows=2, cols=3, connect=3))
+    game = a_game(None, None, env=SMALL)
     play(game, *columns(game, 0, 1, 2, 0, 1, 2))
     assert game.result is not None
     assert (game.result.is_draw, game.result.winners, game.result.returns) == (True, (0, 1), (0.0, 0.0))
 
 
-def test_legal_moves_are_those_of_the_mask() -> None:
-    game = a_game(None, None, env=ConnectFour(rows=2, cols=3, connect=3))
+def test_legal_moves_are_those_of_the_mask_one_for_each_combination_of_choices() -> None:
+    game = a_game(None, None, env=SMALL)
     assert [move.number for move in game.legal_moves()] == [0, 1, 2]
     play(game, *columns(game, 1, 1))
     assert [move.number for move in game.legal_moves()] == [0, 2]
-    with pytest.raises(PlayError, match="move 1 is not legal here"):
-        game.move(1)
-    with pytest.raises(PlayError, match="move 99 is not legal here"):
-        game.move(99)
-
-
-def test_a_game_of_several_choices_has_a_move_for_each_combination() -> None:
+    for move in (1, 99):
+        with pytest.raises(PlayError, match=f"move {move} is not legal here"):
+            game.move(move)
     game = a_game(None, AnyMove(), None, env=Trio())
     assert len(game.moves) == 12
     mask = game._out.mask[0]
@@ -113,30 +113,33 @@ def test_people_move_in_their_own_turn_only() -> None:
         game.reply()
 
 
-@pytest.mark.parametrize("env", [ConnectFour(), Duel()], ids=["connect four", "duel"])
-def test_a_game_against_random_moves_ends_with_the_returns_of_the_pools_episode(env: Env) -> None:
-    game = a_game(None, AnyMove(), env=env)
-    random = np.random.default_rng(3)
+def play_on(game: Game, choose: Callable[[list[int]], int] = min) -> Iterator[Game]:
+    """Play to the end, a person by a choice among the legal moves; yields before each move."""
     while not game.is_over:
+        yield game
         if game.person_to_move is None:
             game.reply()
         else:
-            game.move(random.choice([move.number for move in game.legal_moves()]))
-    assert game.result is not None
-    episodes = game.pool.episodes()
-    assert game.result.returns == pytest.approx(episodes.returns.tolist())
-    assert len(game.played) == episodes.lengths[0]
-    with pytest.raises(PlayError, match="over"):
-        game.move(0)
-    with pytest.raises(PlayError, match="over"):
-        game.reply()
+            game.move(choose([move.number for move in game.legal_moves()]))
+
+
+def test_a_game_against_random_moves_ends_with_the_returns_of_the_pools_episode() -> None:
+    for env in (ConnectFour(), Duel()):
+        game = a_game(None, AnyMove(), env=env)
+        list(play_on(game, np.random.default_rng(3).choice))
+        assert game.result is not None
+        episodes = game.pool.episodes()
+        assert game.result.returns == pytest.approx(episodes.returns.tolist())
+        assert len(game.played) == episodes.lengths[0]
+        for more in (lambda game=game: game.move(0), game.reply):
+            with pytest.raises(PlayError, match="over"):
+                more()
 
 
 def test_the_same_seed_and_moves_give_the_same_game() -> None:
-    names = columns(a_game(None, None), 3, 3, 2)
-    games = [a_game(None, AnyMove(), seed=seed) for seed in (5, 5)]
+    games = [a_game(None, AnyMove(), seed=5) for _ in range(2)]
     for game in games:
-        play(game, *names)
+        play(game, *columns(game, 3, 3, 2))
     assert games[0].as_dict() == games[1].as_dict()
 
 
@@ -152,28 +155,25 @@ def everything(game: Game) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("other", [AnyMove(), Counting()], ids=["random numbers", "memory"])
-@pytest.mark.parametrize("memory", [None, "gru"])
-def test_undo_goes_back_exactly_memories_and_random_numbers_included(other: Player, memory: str | None) -> None:
-    adviser = Adviser(a_policy(ConnectFour(), memory), "net")
-    game = a_game(other, None, adviser=adviser)
-    play(game, *columns(game, 3, 4))
-    game.reply()
-    before = everything(game)
-    play(game, *columns(game, 2))
-    game.reply()
-    after = everything(game)
-    game.undo()
-    assert everything(game) == before
-    play(game, *columns(game, 2))
-    game.reply()
-    assert everything(game) == after
-    game.undo()
-    game.undo()
-    game.undo()
-    assert len(game.played) == 1
-    with pytest.raises(PlayError, match="no move to take back"):
+def test_undo_goes_back_exactly_memories_and_random_numbers_included() -> None:
+    for other, memory in ((AnyMove(), None), (Counting(), "gru")):
+        game = a_game(other, None, adviser=Adviser(a_policy(ConnectFour(), memory), "net"))
+        play(game, *columns(game, 3, 4))
+        game.reply()
+        before = everything(game)
+        play(game, *columns(game, 2))
+        game.reply()
+        after = everything(game)
         game.undo()
+        assert everything(game) == before, other.name
+        play(game, *columns(game, 2))
+        game.reply()
+        assert everything(game) == after, other.name
+        for _ in range(3):
+            game.undo()
+        assert len(game.played) == 1
+        with pytest.raises(PlayError, match="no move to take back"):
+            game.undo()
 
 
 def test_undo_brings_a_finished_game_back_to_life() -> None:
@@ -193,18 +193,24 @@ def test_two_people_take_back_one_move_at_a_time() -> None:
     game = a_game(None, None)
     play(game, *columns(game, 0, 1, 2))
     game.undo()
-    assert [played.move.number for played in game.played] == [0, 1]
+    assert moves_of(game) == [0, 1]
     assert game.person_to_move == 0
 
 
 def test_a_player_whose_memory_cannot_be_copied_plays_but_takes_nothing_back() -> None:
-    game = a_game(None, Forgetful())
-    play(game, *columns(game, 0))
-    game.reply()
-    before = game.as_dict()
-    with pytest.raises(PlayError, match="its memory cannot be copied"):
-        game.undo()
-    assert game.as_dict() == before
+    streaming = Remembering()
+    streaming.stream = (each for each in ())  # type: ignore[attr-defined]
+    for player, problem in (
+        (Forgetful(), "its memory cannot be copied"),
+        (UserPlayer(streaming, "streaming"), "streaming remembers what cannot be copied"),
+    ):
+        game = a_game(None, player)
+        play(game, *columns(game, 0))
+        game.reply()
+        before = game.as_dict()
+        with pytest.raises(PlayError, match=problem):
+            game.undo()
+        assert game.as_dict() == before
 
 
 def test_an_illegal_move_of_a_player_loses_the_game() -> None:
@@ -220,9 +226,8 @@ def test_an_illegal_move_of_a_player_loses_the_game() -> None:
 
 
 def test_thoughts_are_the_softmax_of_the_policys_logits_over_legal_moves_and_its_value() -> None:
-    env = ConnectFour(rows=2, cols=3, connect=3)
-    policy = a_policy(env)
-    game = a_game(None, None, env=env, adviser=Adviser(policy, "net", reward_scale=0.5))
+    policy = a_policy(SMALL)
+    game = a_game(None, None, env=SMALL, adviser=Adviser(policy, "net", reward_scale=0.5))
     play(game, *columns(game, 1, 1))
     thoughts = game.thoughts()
     with torch.no_grad():
@@ -253,23 +258,16 @@ def test_thoughts_with_memory_are_those_of_a_policy_that_has_played_every_seat()
 
 
 def test_chances_are_told_only_where_games_end_in_a_win_a_draw_or_a_loss() -> None:
-    assert a_game(None, None, adviser=Adviser(a_policy(ConnectFour()), "net")).thoughts().chances is not None
     duel = a_game(None, None, env=Duel(), adviser=Adviser(a_policy(Duel()), "net"))
     assert duel.thoughts().chances is None
+    with pytest.raises(PlayError, match="no network"):
+        a_game(None, None).thoughts()
 
 
 def test_thoughts_of_several_choices_sum_to_one() -> None:
-    env = Trio()
-    config = RunConfig(policy=PolicyConfig(hidden=(8,)))
-    adviser = Adviser(policy_for(env.observation_space, env.action_space, config).eval(), "net")
-    thoughts = a_game(None, None, None, env=env, adviser=adviser).thoughts()
+    thoughts = a_game(None, None, None, env=Trio(), adviser=Adviser(a_policy(Trio()), "net")).thoughts()
     assert sum(thoughts.probabilities) == pytest.approx(1)
     assert len(thoughts.moves) == 9  # one of the four second choices is masked
-
-
-def test_there_are_no_thoughts_without_a_network() -> None:
-    with pytest.raises(PlayError, match="no network"):
-        a_game(None, None).thoughts()
 
 
 def test_what_a_page_is_told_is_json_and_says_whose_move_it_is() -> None:
@@ -287,27 +285,16 @@ def test_what_a_page_is_told_is_json_and_says_whose_move_it_is() -> None:
 
 
 def test_one_of_several_agents_can_be_a_person_and_the_others_move_at_the_same_time() -> None:
-    class Ahead(Player):
-        name = "ahead"
-
-        def choose(self, seen: object, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-            return np.zeros(len(rows), np.int64)
-
-    game = a_game(None, Ahead(), Ahead(), env=Snake(snakes=3))
+    game = a_game(None, Fixed(0), Fixed(0), env=Snake(snakes=3))
     assert game.to_move == (0, 1, 2)
-    made = game.move(1)
-    assert [played.player for played in made] == [0, 1, 2]
+    assert [played.player for played in game.move(1)] == [0, 1, 2]
     game.undo()
     assert game.played == []
-    while not game.is_over:  # the person goes up as well, into the wall at last
-        if game.person_to_move is None:
-            game.reply()
-        else:
-            game.move(0)
+    list(play_on(game))  # the person goes up as well, into the wall at last
     assert game.result is not None
     assert len(game.result.returns) == 3
     with pytest.raises(ConfigError, match="at most one of them can be a person"):
-        game.begin([None, None, Ahead()], 1)
+        game.begin([None, None, Fixed(0)], 1)
 
 
 def test_a_world_for_one_is_played_alone_with_frames_stacked_too() -> None:
@@ -318,8 +305,7 @@ def test_a_world_for_one_is_played_alone_with_frames_stacked_too() -> None:
     game.move(1)
     game.undo()
     assert all(np.array_equal(before[name], array) for name, array in game.pool.snapshot().items())
-    while not game.is_over:
-        game.move(1)
+    list(play_on(game, max))
     assert game.result is not None
     assert game.result.returns == (float(len(game.played)),)
     assert not game.result.is_draw
@@ -344,37 +330,32 @@ class Secret(Duel):
 
 def test_a_person_sees_what_their_seat_may_see_until_the_game_is_over() -> None:
     game = a_game(AnyMove(), None, env=Secret(), seed=2)
-    while not game.is_over:
-        assert game.text() == "secret of 1"
-        if game.person_to_move is None:
-            game.reply()
-        else:
-            game.move(game.legal_moves()[0].number)
+    assert {shown.text() for shown in play_on(game)} == {"secret of 1"}
     assert game.text() == "secrets of 0 and 1"
     two = a_game(None, None, env=Secret())
     for _ in range(3):
         assert two.text() == f"secret of {two.person_to_move}"
         two.move(two.legal_moves()[0].number)
+    for env in (Kuhn(), Leduc()):
+        game = a_game(None, RandomPlayer(), env=env)
+        everybodys = env.ascii(game._record(0)).splitlines()[0]
+        assert game.text().splitlines()[0].startswith(f"1: {everybodys.split()[1]}  2: ?")
+        list(play_on(game, max))
+        assert game.text().splitlines()[0].startswith(everybodys.split("  public")[0])
 
 
-def moves_of(game: Game) -> list[int]:
-    return [played.move.number for played in game.played]
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_network_with_memory_replies_the_same_after_moves_were_taken_back(temperature: float) -> None:
-    env = ConnectFour()
-    other = NetworkPlayer(a_policy(env, "gru"), "net", Temperature(temperature))
-    games = [a_game(None, other, seed=3), a_game(None, NetworkPlayer(other.policy, "net", other.temperature), seed=3)]
-    names = columns(games[0], 3, 3, 2, 4)
-    for name in names:
-        play(games[0], columns(games[0], 6)[0])  # another move, which is taken back
-        games[0].reply()
-        games[0].undo()
-        for game in games:
-            play(game, name)
-            game.reply()
-    assert moves_of(games[0]) == moves_of(games[1])
+def test_a_network_with_memory_replies_the_same_after_moves_were_taken_back() -> None:
+    policy = a_policy(ConnectFour(), "gru")
+    for temperature in (0.0, 1.0):
+        games = [a_game(None, NetworkPlayer(policy, "net", Temperature(temperature)), seed=3) for _ in range(2)]
+        for name in columns(games[0], 3, 3, 2, 4):
+            play(games[0], columns(games[0], 6)[0])  # another move, which is taken back
+            games[0].reply()
+            games[0].undo()
+            for game in games:
+                play(game, name)
+                game.reply()
+        assert moves_of(games[0]) == moves_of(games[1]), temperature
 
 
 class Remembering:
@@ -402,15 +383,6 @@ def test_an_object_of_the_users_forgets_what_was_taken_back() -> None:
     assert moves_of(game) == before
 
 
-def test_an_object_that_cannot_be_copied_plays_but_takes_nothing_back() -> None:
-    chooser = Remembering()
-    chooser.stream = (each for each in ())  # type: ignore[attr-defined]
-    game = a_game(None, UserPlayer(chooser, "streaming"))
-    play(game, *columns(game, 0))
-    with pytest.raises(PlayError, match="streaming remembers what cannot be copied"):
-        game.undo()
-
-
 def test_perfect_verdicts_are_the_solvers_and_only_where_it_is_quick() -> None:
     game = a_game(None, None)
     assert game.perfect_verdicts() == {}
@@ -424,17 +396,3 @@ def test_perfect_verdicts_are_the_solvers_and_only_where_it_is_quick() -> None:
         assert verdicts[number].startswith(word)
     assert a_game(None, None, env=Duel()).perfect_verdicts() == {}
     assert a_game(None, None, env=ConnectFour(rows=4, cols=4, connect=3)).perfect_verdicts() == {}
-
-
-@pytest.mark.parametrize("env", [Kuhn(), Leduc()], ids=["kuhn", "leduc"])
-def test_in_poker_a_person_sees_their_own_card_alone_until_the_end(env: Env) -> None:
-    game = a_game(None, RandomPlayer(), env=env)
-    everybodys = env.ascii(game._record(0)).splitlines()[0]
-    own = everybodys.split()[1]
-    assert game.text().splitlines()[0].startswith(f"1: {own}  2: ?")
-    while not game.is_over:
-        if game.person_to_move is None:
-            game.reply()
-        else:
-            game.move(game.legal_moves()[-1].number)
-    assert game.text().splitlines()[0].startswith(everybodys.split("  public")[0])

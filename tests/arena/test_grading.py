@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -45,49 +47,46 @@ def test_the_shares_of_random_moves_are_what_random_moves_reach() -> None:
         assert abs(optimal / 1000 - expected.random_optimal) < 4 * 0.5 / np.sqrt(30_000)
 
 
-class Highest(Player):
-    """Plays the legal column with the highest number."""
+class ByRule(Player):
+    """Plays by a rule over what it sees."""
 
-    name = "highest"
+    name = "by a rule"
 
-    def choose(self, seen, rows, generator):  # type: ignore[no-untyped-def]
-        return seen.mask.shape[1] - 1 - seen.mask[rows][:, ::-1].argmax(1)
-
-
-def test_a_player_in_games_is_graded_as_its_rule_is_over_observations() -> None:
-    by_rule = grade_choices(lambda obs, mask: 6 - mask[:, ::-1].argmax(1))
-    assert grade_player(Highest()) == by_rule
-    assert 0.4 < by_rule.total.value_kept / 6000 < 0.8
-
-
-class SeesTheBoard(Player):
-    """Plays by a weighted sum over all pieces: it would choose otherwise on other boards."""
-
-    name = "sees"
+    def __init__(self, rule: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+        self._rule = rule
 
     def choose(self, seen, rows, generator):  # type: ignore[no-untyped-def]
-        return rule(seen.obs[rows], seen.mask[rows])
+        return self._rule(seen.obs[rows], seen.mask[rows])
 
 
-def rule(obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def highest(obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The legal column with the highest number."""
+    return 6 - mask[:, ::-1].argmax(1)
+
+
+def sees_the_board(obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The column with the largest of seven weighted sums over all pieces: another one on other boards."""
     weights = np.random.default_rng(1).normal(size=(2 * 6 * 7, 7))
     return np.where(mask, obs.reshape(len(obs), -1) @ weights, -np.inf).argmax(1)
 
 
-def test_a_player_sees_the_very_positions() -> None:
-    assert grade_player(SeesTheBoard()) == grade_choices(rule)
+def test_a_player_in_games_is_graded_as_its_rule_is_over_the_very_positions() -> None:
+    for rule in (highest, sees_the_board):
+        by_rule = grade_choices(rule)
+        assert grade_player(ByRule(rule)) == by_rule
+        assert 0.4 < by_rule.total.value_kept / 6000 < 0.8
 
 
-@pytest.mark.parametrize("memory", ["none", "gru"])
-def test_a_policy_is_graded_by_its_most_likely_legal_moves(memory: str) -> None:
-    torch.manual_seed(0)
-    policy = make_policy(RunConfig(env="connect_four", policy=PolicyConfig(hidden=(8,), encoder="mlp", memory=memory)))
+def test_a_policy_is_graded_by_its_most_likely_legal_moves() -> None:
     positions = graded_positions()
-    with torch.inference_mode():
-        obs = torch.from_numpy(positions.obs)
-        state = (policy.initial_state(len(obs)),) if memory != "none" else ()
-        logits = policy.forward(obs, *state).logits.numpy()
-    assert grade_policy(policy) == grade_moves(np.where(positions.mask, logits, -np.inf).argmax(1))
+    for memory in ("none", "gru"):
+        config = PolicyConfig(hidden=(8,), encoder="mlp", memory=memory)
+        policy = make_policy(RunConfig(env="connect_four", policy=config))
+        with torch.inference_mode():
+            obs = torch.from_numpy(positions.obs)
+            state = (policy.initial_state(len(obs)),) if memory != "none" else ()
+            logits = policy.forward(obs, *state).logits.numpy()
+        assert grade_policy(policy) == grade_moves(np.where(positions.mask, logits, -np.inf).argmax(1)), memory
 
 
 def test_what_cannot_be_graded_is_refused_with_the_fix() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def test_random_players_win_as_often_as_known_by_seat() -> None:
 
 
 def test_the_one_who_looks_further_wins() -> None:
-    pool = four(100)
+    pool = four(256)
     assert play_games(pool, [GreedyPlayer(), RandomPlayer()], in_turn(200), seed=1).score(0).points > 0.65
     assert play_games(pool, [MinimaxPlayer(2), GreedyPlayer()], in_turn(200), seed=1).score(0).points > 0.75
 
@@ -48,27 +47,26 @@ def test_two_players_that_never_vary_play_one_game() -> None:
     assert (results.places == [1, 2]).all()
 
 
-@pytest.mark.parametrize("num_envs", [1, 5, 64])
-def test_each_game_of_the_list_is_played_by_those_who_sit_in_it(num_envs: int) -> None:
+def test_each_game_of_the_list_is_played_by_those_who_sit_in_it() -> None:
     players = [leftmost(), rightmost(), middle()]
-    alone = {}  # how each pair plays, one game at a time
-    for pair in itertools.product(range(3), repeat=2):
-        alone[pair] = play_games(four(1), players, np.array([pair]), seed=0)
+    pairs = [(i, j) for i in range(3) for j in range(3)]
+    alone = {pair: play_games(four(1), players, np.array([pair]), seed=0) for pair in pairs}
     seating = np.random.default_rng(0).integers(3, size=(60, 2))
-    results = play_games(four(num_envs), players, seating, seed=9)
-    for game, pair in enumerate(map(tuple, seating.tolist())):
-        assert results.lengths[game] == alone[pair].lengths[0]
-        assert np.array_equal(results.returns[game], alone[pair].returns[0])
-        assert results.sequences[game] == alone[pair].sequences[0]
+    for num_envs in (1, 5, 64):
+        results = play_games(four(num_envs), players, seating, seed=9)
+        for game, pair in enumerate(map(tuple, seating.tolist())):
+            assert results.lengths[game] == alone[pair].lengths[0], num_envs
+            assert np.array_equal(results.returns[game], alone[pair].returns[0])
+            assert results.sequences[game] == alone[pair].sequences[0]
     assert len({int(each.lengths[0]) for each in alone.values()}) > 1
 
 
 def test_the_same_seed_plays_the_same_games_and_another_does_not() -> None:
-    def sequences(seed: int) -> list[int]:
-        return play_games(four(8), [RandomPlayer(), GreedyPlayer()], in_turn(40), seed=seed).sequences.tolist()
-
-    assert sequences(1) == sequences(1)
-    assert sequences(1) != sequences(2)
+    first, again, other = (
+        play_games(four(8), [RandomPlayer(), GreedyPlayer()], in_turn(40), seed=seed).sequences.tolist()
+        for seed in (1, 1, 2)
+    )
+    assert first == again != other
 
 
 class Watched(Player):
@@ -108,61 +106,56 @@ def test_players_are_asked_for_living_agents_alone_and_dead_ones_earn_nothing() 
         assert np.allclose(results.returns[env], [by_agent[agent] for agent in range(3)])
 
 
-@pytest.mark.parametrize("illegal", [99, -1, 2**70])
-def test_an_illegal_move_loses_the_game_and_is_told_once(illegal: int) -> None:
-    cheat = UserPlayer(lambda view: illegal if len(view.legal) < 7 else 0, "cheat")  # once a column is full
-    results = play_games(four(8), [cheat, leftmost()], in_turn(40), seed=1)
-    cheats = results.forfeits[results.seating == 0]
-    assert cheats.any()
-    assert not results.forfeits[results.seating == 1].any()
-    assert (results.places[results.forfeits] == 2).all()
-    assert len(results.notes) == 1
-    assert "player cheat chose the illegal action" in results.notes[0]
-
-
-def test_a_masked_action_forfeits_whatever_the_world_would_make_of_it() -> None:
-    cheat = UserPlayer(lambda view: next(a for a in range(6) if a not in view.legal), "cheat")
+def test_an_illegal_move_loses_the_game_and_is_told_once() -> None:
+    for illegal in (99, -1, 2**70):
+        cheat = UserPlayer(lambda view, action=illegal: action if len(view.legal) < 7 else 0, "cheat")
+        results = play_games(four(8), [cheat, leftmost()], in_turn(40), seed=1)  # once a column is full
+        assert results.forfeits[results.seating == 0].any(), illegal
+        assert not results.forfeits[results.seating == 1].any()
+        assert (results.places[results.forfeits] == 2).all()
+        (note,) = results.notes
+        assert "player cheat chose the illegal action" in note
+    masked = UserPlayer(lambda view: next(a for a in range(6) if a not in view.legal), "cheat")
     pool = pool_of(Duel(), 5, backend="interpreted")  # pays for masked actions as for others
-    results = play_games(pool, [cheat, leftmost()], in_turn(20), seed=1)
+    results = play_games(pool, [masked, leftmost()], in_turn(20), seed=1)
     assert (results.places[results.seating == 0] == 2).all()
 
 
 def test_of_several_who_forfeit_the_last_one_standing_wins() -> None:
-    cheat = UserPlayer(lambda view: [9, 9], "cheat")
-    results = play_games(
-        pool_of(Trio(shortest=5), 4, backend="interpreted"), [cheat], np.zeros((12, 3), np.int64), seed=1
-    )
+    cheat, pool = UserPlayer(lambda view: [9, 9], "cheat"), pool_of(Trio(shortest=5), 4, backend="interpreted")
+    results = play_games(pool, [cheat], np.zeros((12, 3), np.int64), seed=1)
     assert (results.forfeits.sum(1) <= 2).all()
     assert (results.forfeits.sum(1) == 2).any()
     assert (results.places[~results.forfeits] == 1).all()
 
 
-@pytest.mark.parametrize("num_games", [3, 25])
-def test_games_that_are_too_long_are_cut_and_count_with_their_returns_so_far(num_games: int) -> None:
+def test_games_that_are_too_long_are_cut_and_count_with_their_returns_so_far() -> None:
     pool = pool_of(Duel(), 4, backend="interpreted")
     cautious = UserPlayer(lambda view: view.legal[0], "cautious")  # never wins: the clock stops it after 7
-    results = play_games(pool, [cautious], np.zeros((num_games, 2), np.int64), seed=1, max_steps=3)
-    assert results.is_cut.all()
-    assert (results.lengths == 3).all()
-    whole = play_games(pool, [cautious], np.zeros((num_games, 2), np.int64), seed=1)
-    assert not whole.is_cut.any()
-    assert (whole.lengths == 7).all()
+    for num_games in (3, 25):
+        seating = np.zeros((num_games, 2), np.int64)
+        results = play_games(pool, [cautious], seating, seed=1, max_steps=3)
+        assert results.is_cut.all()
+        assert (results.lengths == 3).all(), num_games
+        whole = play_games(pool, [cautious], seating, seed=1)
+        assert not whole.is_cut.any()
+        assert (whole.lengths == 7).all(), num_games
 
 
-@pytest.mark.parametrize("snakes", [2, 4])
-@pytest.mark.parametrize("frame_stack", [1, 2])
-def test_snakes_compete(snakes: int, frame_stack: int) -> None:
-    pool: Pool = pool_of(Snake(snakes=snakes, size=10), 8, backend="interpreted")
-    pool = pool if frame_stack == 1 else FrameStackPool(pool, frame_stack)
-    seating = np.ones((24, snakes), np.int64)
-    seating[np.arange(24), np.arange(24) % snakes] = 0
+def test_snakes_compete() -> None:
     straight = UserPlayer(lambda view: 0, "straight")
-    results = play_games(pool, [straight, RandomPlayer()], seating, seed=1)
-    assert results.score(0).games == 24
-    assert (results.places.min(1) == 1).all()
-    assert (results.lengths > 0).all()
+    for snakes, frame_stack in ((2, 2), (4, 1)):
+        pool: Pool = pool_of(Snake(snakes=snakes, size=10), 8, backend="interpreted")
+        pool = pool if frame_stack == 1 else FrameStackPool(pool, frame_stack)
+        seating = np.ones((24, snakes), np.int64)
+        seating[np.arange(24), np.arange(24) % snakes] = 0
+        results = play_games(pool, [straight, RandomPlayer()], seating, seed=1)
+        assert results.score(0).games == 24
+        assert (results.places.min(1) == 1).all()
+        assert (results.lengths > 0).all()
 
 
+@pytest.mark.rest
 def test_tic_tac_toe_of_pettingzoo_is_played() -> None:
     pytest.importorskip("pettingzoo.classic", reason="PettingZoo is an extra")
     pool = scramjet.make("pettingzoo:tictactoe_v3", 4)
@@ -176,6 +169,7 @@ def test_tic_tac_toe_of_pettingzoo_is_played() -> None:
     pool.close()
 
 
+@pytest.mark.rest
 def test_agents_of_pettingzoo_that_act_at_once_are_played() -> None:
     pytest.importorskip("pettingzoo.classic", reason="PettingZoo is an extra")
     pool = scramjet.make("pettingzoo:rps_v2", 2)  # rock, paper, scissors, 15 times
@@ -192,24 +186,15 @@ def test_progress_ends_with_all_games() -> None:
     assert reports[-1] == (9, 9)
 
 
-@pytest.mark.parametrize(
-    ("seating", "problem"),
-    [
-        ([[0, 1, 0]], r"needs \[games, 2\]"),
-        ([], r"needs \[games, 2\]"),
-        ([[0, 2]], "from 0 to 1"),
+def test_seatings_and_worlds_that_do_not_fit_are_refused() -> None:
+    for seating, problem in (
+        ([[0, 1, 0]], r"needs \[games, 2\]"), ([], r"needs \[games, 2\]"), ([[0, 2]], "from 0 to 1"),
         ([[0.0, 1.0]], "numbers"),
-    ],
-)
-def test_seatings_that_do_not_fit_are_refused(seating: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        play_games(four(1), [RandomPlayer(), RandomPlayer()], np.array(seating), seed=1)
-
-
-def test_a_world_for_one_is_refused() -> None:
-    pool = pool_of(Snake(snakes=1), 1, backend="interpreted")
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=problem):
+            play_games(four(1), [RandomPlayer(), RandomPlayer()], np.array(seating), seed=1)
     with pytest.raises(ConfigError, match="Snake is played by one"):
-        play_games(pool, [RandomPlayer()], np.zeros((1, 1), int), seed=1)
+        play_games(pool_of(Snake(snakes=1), 1, "interpreted"), [RandomPlayer()], np.zeros((1, 1), int), seed=1)
 
 
 class Broken(Watched):
@@ -225,14 +210,11 @@ class Broken(Watched):
         return self.mistake(rows)
 
 
-@pytest.mark.parametrize(
-    ("mistake", "problem"),
-    [
+def test_mistakes_of_players_for_many_games_are_told() -> None:
+    for mistake, problem in (
         (lambda rows: rows[:, None], r"chose int64 \[4, 1\] for 4 games"),
         (lambda rows: rows * 0.5, "chose float64"),
         (lambda rows: rows.nothing, "player broken failed in test_matches.py line .*AttributeError"),
-    ],
-)
-def test_mistakes_of_players_for_many_games_are_told(mistake: Any, problem: str) -> None:
-    with pytest.raises(PlayerError, match=problem):
-        play_games(four(4), [Broken(mistake)], np.zeros((4, 2), int), seed=1)
+    ):
+        with pytest.raises(PlayerError, match=problem):
+            play_games(four(4), [Broken(mistake)], np.zeros((4, 2), int), seed=1)

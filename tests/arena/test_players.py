@@ -36,26 +36,25 @@ def policy_of(world: Any, memory: str | None = None) -> Policy:
     return policy.eval()
 
 
-@pytest.mark.parametrize("memory", [None, "lstm", "gru"])
-@pytest.mark.parametrize("world", [Duel(), Trio(), Mortals()], ids=lambda world: type(world).__name__)
-def test_two_players_of_one_policy_play_as_it_plays_by_itself(world: Any, memory: str | None, one_thread: None) -> None:
-    policy, num_envs, num_steps = policy_of(world, memory), 12, 25
-    alone, shared = (pool_of(world, num_envs, backend="interpreted") for _ in range(2))
-    whole, halves = TrainingPlayer(alone, policy), [NetworkPlayer(policy, name) for name in "ab"]
-    seen, expected, random = shared.reset(4), alone.reset(4), np.random.default_rng(0)
-    for half in halves:
-        half.begin(shared)
-    owner = np.arange(shared.num_rows) % 2  # with seats, who sits in seat 0; who sits in seat 1 is the other
-    for _ in range(num_steps):
-        movers = (owner + seen.turn) % 2 if world.num_seats > 1 else owner
-        actions = whole.act(expected)
-        for number, half in enumerate(halves):
-            rows = np.flatnonzero(movers == number)
-            assert np.array_equal(half.choose(seen, rows, random), actions[rows])
-        expected, seen = alone.step(actions), shared.step(actions.copy())
-        whole.see(expected)
+def test_two_players_of_one_policy_play_as_it_plays_by_itself(one_thread: None) -> None:
+    for world, memory in ((Duel(), "lstm"), (Trio(), None), (Mortals(), "gru")):
+        policy, num_envs, num_steps = policy_of(world, memory), 12, 25
+        alone, shared = (pool_of(world, num_envs, backend="interpreted") for _ in range(2))
+        whole, halves = TrainingPlayer(alone, policy), [NetworkPlayer(policy, name) for name in "ab"]
+        seen, expected, random = shared.reset(4), alone.reset(4), np.random.default_rng(0)
         for half in halves:
-            half.see(seen)
+            half.begin(shared)
+        owner = np.arange(shared.num_rows) % 2  # with seats, who sits in seat 0; who sits in seat 1 is the other
+        for _ in range(num_steps):
+            movers = (owner + seen.turn) % 2 if world.num_seats > 1 else owner
+            actions = whole.act(expected)
+            for number, half in enumerate(halves):
+                rows = np.flatnonzero(movers == number)
+                assert np.array_equal(half.choose(seen, rows, random), actions[rows]), (world, memory)
+            expected, seen = alone.step(actions), shared.step(actions.copy())
+            whole.see(expected)
+            for half in halves:
+                half.see(seen)
 
 
 def frequencies(temperature: Temperature, num_rows: int = 4000) -> tuple[np.ndarray, torch.Tensor, np.ndarray]:
@@ -73,16 +72,13 @@ def frequencies(temperature: Temperature, num_rows: int = 4000) -> tuple[np.ndar
     return np.bincount(actions, minlength=6) / num_rows, logits, out.mask[0]
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_moves_are_drawn_from_logits_divided_by_the_temperature(temperature: float, one_thread: None) -> None:
-    shares, logits, mask = frequencies(Temperature(temperature))
-    weights = np.where(mask, np.exp(logits.numpy() / temperature - logits.max().item() / temperature), 0)
-    assert np.allclose(shares, weights / weights.sum(), atol=0.03)
-    assert shares[~mask].sum() == 0
-
-
-def test_at_zero_the_most_likely_legal_move_is_taken(one_thread: None) -> None:
-    shares, logits, mask = frequencies(Temperature(0.0))
+def test_moves_are_drawn_from_logits_divided_by_the_temperature_and_at_zero_the_likeliest(one_thread: None) -> None:
+    for temperature in (0.5, 3.0):
+        shares, logits, mask = frequencies(Temperature(temperature))
+        weights = np.where(mask, np.exp(logits.numpy() / temperature - logits.max().item() / temperature), 0)
+        assert np.allclose(shares, weights / weights.sum(), atol=0.03), temperature
+        assert shares[~mask].sum() == 0
+    shares, logits, mask = frequencies(Temperature(0.0), 100)
     assert shares[np.where(mask, logits.numpy(), -np.inf).argmax()] == 1
 
 
@@ -100,18 +96,17 @@ class Recorded(NetworkPlayer):
         return super().choose(seen, rows, generator)
 
 
-@pytest.mark.parametrize("world", [Duel(), Mortals()], ids=lambda world: type(world).__name__)
-def test_the_moves_of_a_game_are_counted_from_its_beginning(world: Any, one_thread: None) -> None:
-    player = Recorded(policy_of(world), "network", Temperature(1.0))
-    seats = max(world.num_seats, world.num_agents)
-    play_games(pool_of(world, 4, backend="interpreted"), [player], np.zeros((30, seats), int), seed=1)
-    assert player.counted == player.true
-    assert max(player.true) > 2
+def test_the_moves_of_a_game_are_counted_from_its_beginning(one_thread: None) -> None:
+    for world in (Duel(), Mortals()):
+        player = Recorded(policy_of(world), "network", Temperature(1.0))
+        seats = max(world.num_seats, world.num_agents)
+        play_games(pool_of(world, 4, backend="interpreted"), [player], np.zeros((30, seats), int), seed=1)
+        assert player.counted == player.true
+        assert max(player.true) > 2
 
 
 def test_the_final_temperature_holds_after_the_cutoff() -> None:
-    schedule = Temperature(1.0, 0.0, 6)
-    assert schedule.at(np.array([0, 5, 6, 40])).tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert Temperature(1.0, 0.0, 6).at(np.array([0, 5, 6, 40])).tolist() == [1.0, 1.0, 0.0, 0.0]
     assert Temperature(0.5).at(np.array([0, 100])).tolist() == [0.5, 0.5]
 
 
@@ -127,43 +122,33 @@ def test_drawn_openings_make_games_differ_and_a_final_zero_makes_them_end_alike(
     assert most_likely < opening < drawn
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
+def test_temperatures_that_are_none_are_refused() -> None:
+    for given, problem in (
         ((-1.0,), "temperature=-1.0"),
         ((float("nan"),), "temperature=nan"),
         ((1.0, float("inf"), 3), "temperature_final=inf"),
         ((1.0, 0.0), "need each other"),
         ((1.0, None, 4), "need each other"),
         ((1.0, 0.0, -1), "temperature_cutoff=-1"),
-    ],
-)
-def test_temperatures_that_are_none_are_refused(given: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        Temperature(*given)
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            Temperature(*given)
 
 
-def test_a_policy_of_other_spaces_is_refused() -> None:
-    player = NetworkPlayer(policy_of(Duel()), "stranger")
-    with pytest.raises(ConfigError, match="player stranger was trained with other observations than ConnectFour has"):
-        play_games(four(1), [player, RandomPlayer()], in_turn(2), seed=1)
+def mine(view: Any) -> int:
+    return 0
 
 
 def test_players_are_made_from_what_the_user_gives(tmp_path: Path) -> None:
-    config = RunConfig(env="connect_four")
-    given = RandomPlayer()
+    config, given = RunConfig(env="connect_four"), RandomPlayer()
     assert load_player(given, config) is given
     assert load_player("minimax:2", config).name == "minimax:2"
     assert isinstance(load_player(policy_of(Duel()), config), NetworkPlayer)
-
-    def mine(view: Any) -> int:
-        return 0
-
     assert load_player(mine, config).name == "mine"
     with pytest.raises(ConfigError, match="there is no player 'nobody': give a run or checkpoint"):
         load_player("nobody", config, runs_dir=tmp_path)
-
-
-def test_perfect_play_of_another_board_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"6 rows, 7 columns and four in a line, not for .*rows=5"):
         load_player("perfect", RunConfig(env="connect_four", env_parameters={"rows": 5}))
+    stranger = NetworkPlayer(policy_of(Duel()), "stranger")
+    with pytest.raises(ConfigError, match="player stranger was trained with other observations than ConnectFour has"):
+        play_games(four(1), [stranger, RandomPlayer()], in_turn(2), seed=1)

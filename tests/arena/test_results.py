@@ -37,16 +37,11 @@ def test_a_win_is_the_first_place_alone_and_a_draw_one_that_is_shared() -> None:
     assert [three.score(player) for player in range(3)] == [Score(1, 1, 0), Score(0, 1, 1), Score(0, 0, 2)]
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (3, 10), (10, 10), (480, 1000), (999, 1000)])
-def test_the_ends_of_the_interval_are_where_the_share_is_just_as_far_as_chance_goes(
-    successes: int, trials: int
-) -> None:
-    share = successes / trials
-    for end in wilson_interval(successes, trials):
-        deviation = np.sqrt(end * (1 - end) / trials)  # the definition: |share - p| = z sqrt(p (1 - p) / n)
-        assert abs(share - end) == pytest.approx(NORMAL_95 * deviation, abs=1e-12)
-
-
-def test_nothing_is_known_without_games() -> None:
-    assert wilson_interval(0, 0) == (0.0, 1.0)
+def test_the_ends_of_the_interval_are_where_the_share_is_just_as_far_as_chance_goes() -> None:
+    for successes, trials in ((0, 10), (3, 10), (10, 10), (480, 1000), (999, 1000)):
+        share = successes / trials
+        for end in wilson_interval(successes, trials):
+            deviation = np.sqrt(end * (1 - end) / trials)  # the definition: |share - p| = z sqrt(p (1 - p) / n)
+            assert abs(share - end) == pytest.approx(NORMAL_95 * deviation, abs=1e-12), (successes, trials)
+    assert wilson_interval(0, 0) == (0.0, 1.0)  # nothing is known without games
     assert Score(0, 0, 0).as_dict()["wins_interval"] == [0.0, 1.0]

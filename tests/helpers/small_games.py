@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -61,3 +62,28 @@ def in_turn(num_games: int) -> np.ndarray:
     """Seating [G, 2] in which players 0 and 1 begin in turn."""
     first = np.arange(num_games) % 2
     return np.stack([first, 1 - first], axis=1)
+
+
+LINES = [0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100]
+"""The lines of tic-tac-toe as sets of cells."""
+
+
+def cells(plane: np.ndarray) -> int:
+    """A board of 0 and 1 [3, 3] as a set of cells."""
+    return int((plane.ravel().astype(int) << np.arange(9)).sum())
+
+
+def has_line(pieces: int) -> bool:
+    return any(pieces & line == line for line in LINES)
+
+
+def free_cells(own: int, other: int) -> list[int]:
+    return [cell for cell in range(9) if not (own | other) >> cell & 1]
+
+
+@cache
+def best_result(own: int, other: int) -> int:
+    """Tic-tac-toe with best play for the side to move: 1 won, 0 drawn, -1 lost."""
+    if has_line(other):
+        return -1
+    return max((-best_result(other, own | 1 << cell) for cell in free_cells(own, other)), default=0)

@@ -1,4 +1,4 @@
-"""Comparisons: final numbers with the intervals of closed forms, levels that all reached, and descent."""
+"""Runs found, put together where only their seed differs, drawn as panels, and compared by their final numbers."""
 
 from __future__ import annotations
 
@@ -7,20 +7,186 @@ from pathlib import Path
 
 import pytest
 
+from scramjet.errors import ConfigError, RunError
 from scramjet.reports.comparison import Comparison, compare
-from scramjet.reports.curves import Tables
-from scramjet.reports.groups import configured, group_runs
+from scramjet.reports.curves import CurveSettings, Panel, Tables, check_metrics, default_metric, panels
+from scramjet.reports.groups import Configured, Group, configured, differing, flat, group_runs
 from scramjet.reports.run_selection import find_runs
-from tests.helpers.written_runs import record_at, write_run
+from tests.helpers.written_runs import append_records, record_at, write_run
 
 
-def compared(runs_dir: Path) -> Comparison:
+def groups_of(runs_dir: Path, by: tuple[str, ...] = ()) -> tuple[list[Group], list[Configured]]:
     runs, _ = configured(find_runs([str(runs_dir)], runs_dir))
-    return compare(group_runs(runs), runs, Tables(), "return_100")
+    return group_runs(runs, by), runs
+
+
+def grouped(runs_dir: Path, by: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    return {group.label: [run.name for run in group.runs] for group in groups_of(runs_dir, by)[0]}
+
+
+def panels_of(runs_dir: Path, *metrics: str) -> list[Panel]:
+    return panels(*groups_of(runs_dir), Tables(), CurveSettings(metrics))
+
+
+def compared(runs_dir: Path, by: tuple[str, ...] = ()) -> Comparison:
+    return compare(*groups_of(runs_dir, by), Tables(), "return_100")
 
 
 def rising(top: float, updates: int = 10) -> list[dict]:
     return [record_at(update, return_100=top * update / updates) for update in range(1, updates + 1)]
+
+
+# --- runs and groups -------------------------------------------------------------------------------------------
+
+
+def test_runs_are_found_by_path_name_pattern_and_folder_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    for name in ("b-1", "b-2", "c"):
+        write_run(runs, name)
+    (runs / "b-notes").mkdir()
+
+    def found(*texts: str) -> list[str]:
+        return [run.name for run in find_runs(texts, runs)]
+
+    assert found(str(runs / "c"), "b-1") == ["c", "b-1"]
+    assert found("b-*", "b-1") == ["b-1", "b-2"]
+    assert found(str(runs / "b-*")) == ["b-1", "b-2"]
+    assert found(str(runs), "c") == ["b-1", "b-2", "c"]
+    for text, problem in (
+        ("x-*", "no run matches 'x-\\*'"),
+        ("b-3", r"there is no run 'b-3' .* Did you mean 'b-2'"),
+        (str(runs / "b-notes"), "is no run and holds none"),
+    ):
+        with pytest.raises(RunError, match=problem):
+            found(text)
+    (tmp_path / "b-notes.txt").touch()  # matches too, and is no run
+    monkeypatch.chdir(tmp_path)
+    assert found("b-*") == ["b-1", "b-2"]
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        for rate in (0.01, 0.002):
+            write_run(tmp_path, f"run-{rate}-{seed}", seed=seed, learning_rate=rate, checkpoint={"every": seed})
+    settings = {"tags": ["paper"], "track": ["aim"], "track_project": "boards", "video_every": 9, "log_info": ["y"]}
+    write_run(tmp_path, "run-0.01-3", seed=3, learning_rate=0.01, **settings)  # these keep no runs apart
+    assert grouped(tmp_path) == {
+        "learning_rate 0.002": ["run-0.002-1", "run-0.002-2"],
+        "learning_rate 0.01": ["run-0.01-1", "run-0.01-2", "run-0.01-3"],
+    }
+
+
+def test_runs_are_put_together_by_chosen_settings_under_the_names_people_use(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", env="maze", learning_rate=0.1, policy={"hidden": [8, 8]})
+    write_run(tmp_path, "b", env="maze", learning_rate=0.2, policy={"hidden": [8, 8]})
+    write_run(tmp_path, "c", env="snake", learning_rate=0.2, policy={"hidden": [16]})
+    assert grouped(tmp_path, ("env",)) == {"maze": ["a", "b"], "snake": ["c"]}
+    assert grouped(tmp_path, ("ppo.learning_rate",)) == {"learning_rate 0.1": ["a"], "learning_rate 0.2": ["b", "c"]}
+    assert grouped(tmp_path, ("policy.hidden",)) == {"hidden 16": ["c"], "hidden 8x8": ["a", "b"]}
+    with pytest.raises(ConfigError, match=r"--group-by lerning_rate: .* Did you mean 'learning_rate'"):
+        grouped(tmp_path, ("lerning_rate",))
+
+
+def test_groups_that_differ_in_much_are_told_apart_by_little_or_called_by_a_run(tmp_path: Path) -> None:
+    much, long, alone = (tmp_path / name for name in ("much", "long", "alone"))
+    for seed in (1, 2):
+        write_run(much, f"a-{seed}", env="maze", seed=seed, gamma=0.1, num_envs=8, num_steps=4, device="cpu")
+        write_run(much, f"b-{seed}", env="snake", seed=seed, gamma=0.2, num_envs=9, num_steps=5, device="cuda")
+        write_run(long, f"a-{seed}", seed=seed, path="x" * 30 + "a")
+    write_run(long, "b", seed=1, path="x" * 30 + "b")
+    write_run(alone, "fast", learning_rate=0.1)
+    write_run(alone, "slow", learning_rate=0.2)
+    assert grouped(much) == {"maze": ["a-1", "a-2"], "snake": ["b-1", "b-2"]}
+    assert grouped(long) == {"b": ["b"], "a-1 and seeds": ["a-1", "a-2"]}
+    assert grouped(alone) == {"fast": ["fast"], "slow": ["slow"]}
+
+
+def test_a_fork_is_no_other_seed_of_its_parent_and_begins_at_its_step(tmp_path: Path) -> None:
+    lineage = {"parent_checkpoint": "../a/checkpoints/step_00002000", "parent_step": 2000, "changed": {}}
+    write_run(tmp_path, "a", [record_at(update, return_100=1.0) for update in (1, 2)], seed=1)
+    write_run(tmp_path, "b", [record_at(update, return_100=1.0) for update in (1, 2)], seed=2)
+    write_run(tmp_path, "child", [record_at(update, return_100=2.0) for update in (3, 4)], seed=1, lineage=lineage)
+    assert sorted(map(sorted, grouped(tmp_path).values())) == [["a", "b"], ["child"]]
+    by_steps, _ = panels_of(tmp_path, "return_100")
+    assert sorted((series.x[0], series.x[-1]) for series in by_steps.series) == [(1000, 2000), (3000, 4000)]
+
+
+def test_a_run_without_a_readable_config_is_left_out_with_a_note(tmp_path: Path) -> None:
+    write_run(tmp_path, "good", [record_at(1)])
+    (write_run(tmp_path, "bad", [record_at(1)]) / "config.toml").write_bytes(b"\0")
+    runs, notes = configured(find_runs([str(tmp_path)], tmp_path))
+    assert [run.run.name for run in runs] == ["good"]
+    assert [note.startswith("bad is left out: ") for note in notes] == [True]
+
+
+def test_nested_settings_have_flat_names_and_those_that_differ_are_found() -> None:
+    first = flat({"a": 1, "b": {"c": [1, 2], "d": {"e": None}}})
+    assert first == {"a": 1, "b.c": [1, 2], "b.d.e": None}
+    assert differing([first, {**first, "a": 2}, {**first, "z": 3}]) == ["a", "z"]
+    assert differing([first, dict(first)]) == []
+
+
+# --- curves ----------------------------------------------------------------------------------------------------
+
+
+def test_runs_of_unequal_speed_are_averaged_at_equal_steps_also_over_wall_time(tmp_path: Path) -> None:
+    for seed, seconds in ((1, 1.0), (2, 3.0)):
+        records = [{**record_at(update, return_100=100.0 * update), "time": {"elapsed_seconds": seconds * update}}
+                   for update in range(1, 11)]  # fmt: skip
+        write_run(tmp_path, f"run-{seed}", records, seed=seed)
+    _, by_time = panels_of(tmp_path, "return_100")
+    (series,) = by_time.series
+    # at update u both have 100 u, which took u and 3 u seconds
+    assert series.x.tolist() == pytest.approx((series.y / 50).tolist())
+    assert (series.x[-1], series.y[-1]) == (20.0, 1000.0)
+
+
+def test_worlds_have_panels_of_their_own_and_one_group_has_one_colour_in_all(tmp_path: Path) -> None:
+    for world, top in (("maze", 1.0), ("snake", 900.0)):
+        write_run(tmp_path, world, rising(top, 2), env=world)
+    found = [(panel.title, panel.axis, [each.number for each in panel.series])
+             for panel in panels_of(tmp_path, "return_100")]  # fmt: skip
+    assert found == [("maze", "steps", [0]), ("maze", "time", [0]), ("snake", "steps", [1]), ("snake", "time", [1])]
+
+
+def test_a_run_without_the_metric_is_told_and_a_metric_that_none_has_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", [record_at(1, return_100=1.0)])
+    write_run(tmp_path, "b", [record_at(1)], gamma=0.5)
+    runs = find_runs([str(tmp_path)], tmp_path)
+    assert check_metrics(["return_100"], runs, Tables()) == ["left out for want of return_100: b"]
+    (panel, _) = panels_of(tmp_path, "return_100")
+    assert [series.label for series in panel.series] == ["a"]
+    with pytest.raises(ConfigError, match=r"no run has the metric 'return_99'\. Did you mean 'return_100'"):
+        check_metrics(["return_99"], runs, Tables())
+
+
+def test_the_default_metric_is_the_return_and_against_a_pool_the_rating(tmp_path: Path) -> None:
+    write_run(tmp_path, "alone", [record_at(1, return_100=1.0)])
+    write_run(tmp_path, "pool", [record_at(1, self_play__pool=3, self_play__rating=1200.0)])
+    write_run(tmp_path, "huge", [record_at(1, return_100=10**400)])
+    for names, metric in (("alone", "return_100"), ("pool", "self_play/rating"), ("pool alone", "return_100"),
+                          ("huge", "return_100")):  # fmt: skip
+        assert default_metric(find_runs(names.split(), tmp_path)) == metric, names
+
+
+def test_lines_that_are_no_records_and_files_that_are_none_are_noted(tmp_path: Path) -> None:
+    append_records(write_run(tmp_path, "torn"), [record_at(1, return_100=1.0)])
+    with (tmp_path / "torn" / "metrics.jsonl").open("ab") as file:
+        file.write(b"\0\0\n{\n")
+    (write_run(tmp_path, "odd") / "metrics.jsonl").unlink()
+    (tmp_path / "odd" / "metrics.jsonl").mkdir()
+    tables = Tables()
+    lengths = {run.name: len(tables.of(run)) for run in find_runs([str(tmp_path)], tmp_path)}
+    assert lengths == {"torn": 1, "odd": 0}
+    assert "is a folder, not a file" in tables.notes[0]
+    assert tables.notes[1] == "torn: 2 lines of its metrics are no records, passed over"
+    with pytest.raises(ConfigError, match="is a folder, not a file"):
+        check_metrics(["return_100"], find_runs(["odd"], tmp_path), Tables())
+
+
+# --- comparisons -----------------------------------------------------------------------------------------------
 
 
 def test_the_last_evaluation_has_the_interval_of_a_mean_of_so_many_episodes(tmp_path: Path) -> None:
@@ -38,24 +204,15 @@ def test_steps_and_seconds_are_counted_to_the_level_that_all_reached(tmp_path: P
     write_run(tmp_path, "fast", rising(200.0), gamma=0.8)
     comparison = compared(tmp_path)
     assert comparison.level == 100.0
-    steps = {
-        each.group.label: each.numbers[f"steps to {comparison.level:.4g}"].center for each in comparison.contenders
-    }
-    seconds = {
-        each.group.label: each.numbers[f"seconds to {comparison.level:.4g}"].center for each in comparison.contenders
-    }
-    assert steps == {"slow": 10_000, "fast": 5_000}
-    assert seconds == {"slow": 5.0, "fast": 2.5}
-
-
-@pytest.mark.parametrize(
-    ("top", "level"), [(367.96, 367.0), (-0.012345, -0.0124), (5.0, 5.0), (0.0, 0.0), (1.2e6, 1.2e6)]
-)
-def test_the_level_is_rounded_so_that_every_run_has_reached_it(tmp_path: Path, top: float, level: float) -> None:
-    write_run(tmp_path, "a", [record_at(1, return_100=top)], gamma=0.9)
-    write_run(tmp_path, "b", [record_at(1, return_100=top + 1)], gamma=0.8)
-    assert compared(tmp_path).level == pytest.approx(level)
-    assert level <= top
+    found = {each.group.label: [each.numbers[f"{unit} to 100"].center for unit in ("steps", "seconds")]
+             for each in comparison.contenders}  # fmt: skip
+    assert found == {"slow": [10_000, 5.0], "fast": [5_000, 2.5]}
+    # a level is rounded so that every run has reached it
+    for top, level in ((367.96, 367.0), (-0.012345, -0.0124), (5.0, 5.0), (0.0, 0.0), (1.2e6, 1.2e6)):
+        for name, last in (("a", top), ("b", top + 1)):
+            write_run(tmp_path / str(top), name, [record_at(1, return_100=last)], gamma=0.9 if name == "a" else 0.8)
+        assert compared(tmp_path / str(top)).level == pytest.approx(level)
+        assert level <= top
 
 
 def test_worlds_that_differ_have_no_common_level(tmp_path: Path) -> None:
@@ -70,18 +227,17 @@ def test_seeds_are_taken_together_with_their_mean(tmp_path: Path) -> None:
     for seed, top in ((1, 100.0), (2, 120.0), (3, 140.0)):
         write_run(tmp_path, f"good-{seed}", rising(top), seed=seed, gamma=0.9)
         write_run(tmp_path, f"poor-{seed}", rising(top / 2), seed=seed, gamma=0.5)
-    poor, good = compared(tmp_path).contenders
-    assert good.numbers["return_100"].center == pytest.approx(120.0)
-    assert 100.0 <= good.numbers["return_100"].low < 120.0 < good.numbers["return_100"].high <= 140.0
-    assert poor.numbers["return_100"].count == 3
+    poor, good = (each.numbers["return_100"] for each in compared(tmp_path).contenders)
+    assert good.center == pytest.approx(120.0)
+    assert 100.0 <= good.low < 120.0 < good.high <= 140.0
+    assert poor.count == 3
 
 
 def test_runs_of_several_worlds_in_one_group_are_resampled_world_by_world(tmp_path: Path) -> None:
     for world, top in (("maze", 1.0), ("snake", 101.0)):
         for seed in (1, 2, 3):
             write_run(tmp_path, f"{world}-{seed}", rising(top), env=world, seed=seed)
-    runs, _ = configured(find_runs([str(tmp_path)], tmp_path))
-    (together,) = compare(group_runs(runs, ("algorithm",)), runs, Tables(), "return_100").contenders
+    (together,) = compared(tmp_path, ("algorithm",)).contenders
     number = together.numbers["return_100"]
     # every resample has three of each world, whose seeds are all alike
     assert (number.center, number.low, number.high) == pytest.approx((51.0, 51.0, 51.0))
@@ -90,12 +246,9 @@ def test_runs_of_several_worlds_in_one_group_are_resampled_world_by_world(tmp_pa
 def test_forks_tell_whose_they_are_also_over_generations(tmp_path: Path) -> None:
     from_a = {"parent_checkpoint": "../a/checkpoints/step_00001000", "parent_step": 1000, "changed": {"gamma": [1, 2]}}
     from_b = {"parent_checkpoint": "../b/checkpoints/step_00002000", "parent_step": 2000, "parent_lineage": from_a}
-    write_run(tmp_path, "a", rising(1.0))
-    write_run(tmp_path, "b", rising(1.0), lineage=from_a)
-    write_run(tmp_path, "c", rising(1.0), lineage=from_b)
-    assert compared(tmp_path).relations == (
-        "b is a fork of a at step 1,000; it changed gamma",
-        "c is a fork of b at step 2,000",
-    )
-    (tmp_path / "b").rename(tmp_path.parent / "away")
-    assert compared(tmp_path).relations == ("c descends from a over 2 forks",)
+    for name, lineage in (("a", None), ("b", from_a), ("c", from_b)):
+        write_run(tmp_path / "runs", name, rising(1.0), lineage=lineage)
+    told = "b is a fork of a at step 1,000; it changed gamma", "c is a fork of b at step 2,000"
+    assert compared(tmp_path / "runs").relations == told
+    (tmp_path / "runs" / "b").rename(tmp_path / "away")
+    assert compared(tmp_path / "runs").relations == ("c descends from a over 2 forks",)

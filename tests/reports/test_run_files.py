@@ -1,53 +1,44 @@
-"""Run folders are read as they are: whole, running, killed, or made by a stranger to mislead."""
+"""Run folders are read as they are: whole, running, killed, or made by a stranger to mislead. Metrics are columns."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from scramjet import RunConfig
 from scramjet.errors import ConfigError, RunError, ScramjetError
+from scramjet.reports.metrics_table import TIME, Curve, MetricsTable, thinned
 from scramjet.reports.run_files import RunFiles, RunState, list_run_folders, world_label
 from scramjet.runtime.locks import FolderLock, is_in_use
 from tests.helpers import ROOT
 from tests.helpers.run_files import NO_EVALUATION, lines_of, train
-from tests.helpers.written_runs import record_at, write_run
+from tests.helpers.written_runs import append_records, record_at, write_run
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A finished run of three updates, and a fork of it that was stopped early."""
-    from scramjet import RunConfig
-
-    runs = tmp_path_factory.mktemp("runs")
+def test_a_trained_run_is_read_as_training_left_it_and_a_fork_tells_what_it_changed(tmp_path: Path) -> None:
     config = RunConfig(env="cartpole", num_envs=8, num_steps=8, total_timesteps=192, seed=5, eval=NO_EVALUATION)
-    train(config, runs, run_name="parent")
-    train(None, runs, fork=runs / "parent", total_timesteps=100_000, time_limit="0.001s", run_name="child")
-    return runs
-
-
-def test_a_trained_run_is_read_as_training_left_it(trained: Path) -> None:
-    run = RunFiles(trained / "parent")
+    train(config, tmp_path, run_name="parent")
+    train(None, tmp_path, fork=tmp_path / "parent", total_timesteps=100_000, time_limit="0.001s", run_name="child")
+    run = RunFiles(tmp_path / "parent")
     config = run.config()
     assert (run.name, config.env, config.algorithm, config.seed) == ("parent", "cartpole", "ppo", 5)
     assert config.total_timesteps == 192
     assert config.values["policy"]["hidden"] == [64, 64]
-    assert run.records().records == lines_of(trained / "parent")
-    assert run.last_record() == lines_of(trained / "parent")[-1]
+    assert run.records().records == lines_of(run.path)
+    assert run.last_record() == lines_of(run.path)[-1]
     assert run.lineage() is None
-    assert [(note.step, note.update, note.is_latest, note.problem) for note in run.checkpoints()] == [
-        (192, 3, True, None)
-    ]
+    (note,) = run.checkpoints()
+    assert (note.step, note.update, note.is_latest, note.problem) == (192, 3, True, None)
     assert run.state() is RunState.FINISHED
-
-
-def test_a_fork_tells_its_parent_and_what_it_changed(trained: Path) -> None:
-    child = RunFiles(trained / "child")
+    child = RunFiles(tmp_path / "child")
     lineage = child.lineage()
     assert lineage is not None
     assert (lineage.parent_run, lineage.parent_step, lineage.parent) == ("parent", 192, None)
@@ -55,22 +46,17 @@ def test_a_fork_tells_its_parent_and_what_it_changed(trained: Path) -> None:
     assert child.state() is RunState.STOPPED
 
 
-@pytest.mark.parametrize(
-    ("last_step", "checkpoints", "state"),
-    [
+def test_the_state_of_a_run_at_rest_follows_from_its_records_and_checkpoints(tmp_path: Path) -> None:
+    for last_step, checkpoints, state in (
         (10_000, (10_000,), RunState.FINISHED),
         (4_000, (2_000, 4_000), RunState.STOPPED),
         (5_000, (2_000, 4_000), RunState.KILLED),
         (5_000, (), RunState.KILLED),
         (0, (), RunState.KILLED),
-    ],
-)
-def test_the_state_of_a_run_at_rest_follows_from_its_records_and_checkpoints(
-    tmp_path: Path, last_step: int, checkpoints: tuple[int, ...], state: RunState
-) -> None:
-    records = [record_at(update) for update in range(1, last_step // 1000 + 1)]
-    run = RunFiles(write_run(tmp_path, "run", records, checkpoints=checkpoints))
-    assert run.state() is state
+    ):
+        records = [record_at(update) for update in range(1, last_step // 1000 + 1)]
+        run = write_run(tmp_path, f"{last_step} {checkpoints}", records, checkpoints=checkpoints)
+        assert RunFiles(run).state() is state, run.name
 
 
 def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(tmp_path: Path) -> None:
@@ -91,17 +77,13 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(tmp
 
 def test_asking_whether_a_run_is_in_use_writes_nothing(tmp_path: Path) -> None:
     path = write_run(tmp_path, "run", [record_at(1)])
-    path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    before = os.stat(path).st_mtime_ns
+    os.utime(path, ns=(1, 1))
     assert not is_in_use(path)
     assert sorted(os.listdir(path)) == ["config.toml", "metrics.jsonl"]
-    assert os.stat(path).st_mtime_ns == before
+    assert os.stat(path).st_mtime_ns == 1
 
 
 def test_a_trainer_that_meets_a_reader_at_the_lock_tries_again(tmp_path: Path) -> None:
-    import fcntl
-    import threading
-
     descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     threading.Timer(0.03, os.close, [descriptor]).start()
@@ -126,28 +108,21 @@ def test_links_in_a_run_folder_are_not_followed(tmp_path: Path) -> None:
     assert list_run_folders(tmp_path / "runs") == ["run"]
 
 
-HOSTILE_CONFIGS = [b"\0" * 100, b"\xff\xfe", b"seed = ", b"a = " + b"[" * 5000, b"x" * (2 << 20)]
-
-
-@pytest.mark.parametrize("config", HOSTILE_CONFIGS, ids=["nul", "no text", "torn", "deep", "huge"])
-def test_a_config_that_cannot_be_read_is_a_config_error_and_a_damaged_run(tmp_path: Path, config: bytes) -> None:
+def test_a_config_that_cannot_be_read_is_a_config_error_and_a_damaged_run(tmp_path: Path) -> None:
     path = write_run(tmp_path, "run", [record_at(1)])
-    (path / "config.toml").write_bytes(config)
-    with pytest.raises(ConfigError, match=r"config\.toml"):
-        RunFiles(path).config()
-    assert RunFiles(path).state() is RunState.DAMAGED
+    for config in (b"\0" * 100, b"\xff\xfe", b"seed = ", b"a = " + b"[" * 5000, b"x" * (2 << 20)):
+        (path / "config.toml").write_bytes(config)
+        with pytest.raises(ConfigError, match=r"config\.toml"):
+            RunFiles(path).config()
+        assert RunFiles(path).state() is RunState.DAMAGED, config[:10]
 
 
-def test_a_config_with_values_of_the_wrong_kind_has_none_of_them(tmp_path: Path) -> None:
+def test_odd_values_in_a_config_are_none_or_become_text_that_json_can_hold(tmp_path: Path) -> None:
     path = write_run(tmp_path, "run", [record_at(1)])
     (path / "config.toml").write_text("env = 3\nseed = 'x'\n")
     config = RunFiles(path).config()
     assert (config.env, config.algorithm, config.seed, config.total_timesteps) == ("", "", None, None)
     assert RunFiles(path).state() is RunState.KILLED
-
-
-def test_dates_and_infinite_numbers_in_a_config_become_text_that_json_can_hold(tmp_path: Path) -> None:
-    path = write_run(tmp_path, "run")
     (path / "config.toml").write_text("when = 1979-05-27\ngamma = inf\n[env]\nname = 'maze'\nsize = nan\n")
     values = RunFiles(path).config().values
     assert json.loads(json.dumps(values, allow_nan=False)) == {
@@ -155,12 +130,12 @@ def test_dates_and_infinite_numbers_in_a_config_become_text_that_json_can_hold(t
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("lineage", [b"[]", b"{", b"\0", b'{"parent_checkpoint": "\\ud800"}', b"[" * 5000])
-def test_a_damaged_lineage_is_a_run_error(tmp_path: Path, lineage: bytes) -> None:
+def test_a_damaged_lineage_is_a_run_error(tmp_path: Path) -> None:
     path = write_run(tmp_path, "run")
-    (path / "lineage.json").write_bytes(lineage)
-    with pytest.raises(RunError, match=r"lineage\.json is damaged"):
-        RunFiles(path).lineage()
+    for lineage in (b"[]", b"{", b"\0", b'{"parent_checkpoint": "\\ud800"}', b"[" * 5000):
+        (path / "lineage.json").write_bytes(lineage)
+        with pytest.raises(RunError, match=r"lineage\.json is damaged"):
+            RunFiles(path).lineage()
 
 
 def test_a_damaged_checkpoint_says_why_beside_the_whole_ones(tmp_path: Path) -> None:
@@ -173,10 +148,10 @@ def test_a_damaged_checkpoint_says_why_beside_the_whole_ones(tmp_path: Path) -> 
     assert (whole.step, whole.best_return, whole.is_latest, whole.problem) == (2000, 7.0, True, None)
 
 
-@pytest.mark.parametrize("path", ["no-such-run", "nul\0byte", "x" * 5000])
-def test_what_is_no_folder_is_a_run_error(path: str) -> None:
-    with pytest.raises(RunError, match="there is no run at"):
-        RunFiles(path)
+def test_what_is_no_folder_is_a_run_error() -> None:
+    for path in ("no-such-run", "nul\0byte", "x" * 5000):
+        with pytest.raises(RunError, match="there is no run at"):
+            RunFiles(path)
 
 
 def test_folders_without_a_run_are_not_listed_and_damaged_runs_are(tmp_path: Path) -> None:
@@ -192,14 +167,86 @@ def test_folders_without_a_run_are_not_listed_and_damaged_runs_are(tmp_path: Pat
         list_run_folders(tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("cartpole", "cartpole"),
-        ("../../games/nim.py:Nim", "nim.py:Nim"),
-        ("factory:../../envs.py:make", "factory:envs.py:make"),
-        ("gym:CartPole-v1", "gym:CartPole-v1"),
-    ],
-)
-def test_a_world_in_a_file_is_called_by_the_files_name(name: str, label: str) -> None:
-    assert world_label(name) == label
+def test_a_world_in_a_file_is_called_by_the_files_name() -> None:
+    for name, label in (
+        ("cartpole", "cartpole"), ("../../games/nim.py:Nim", "nim.py:Nim"),
+        ("factory:../../envs.py:make", "factory:envs.py:make"), ("gym:CartPole-v1", "gym:CartPole-v1"),
+    ):  # fmt: skip
+        assert world_label(name) == label
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------
+
+
+def test_columns_have_each_number_in_its_row_and_nan_elsewhere(tmp_path: Path) -> None:
+    append_records(
+        tmp_path, [record_at(1, loss=0.5), record_at(2, loss=None, eval__mean_return=9), record_at(3, flag=True)]
+    )
+    table = MetricsTable(tmp_path / "metrics.jsonl")
+    assert table.update()
+    np.testing.assert_array_equal(table.column("step"), [1000, 2000, 3000])
+    np.testing.assert_array_equal(table.column("loss"), [0.5, np.nan, np.nan])
+    np.testing.assert_array_equal(table.column("eval/mean_return"), [np.nan, 9, np.nan])
+    np.testing.assert_array_equal(table.column(TIME), [0.5, 1.0, 1.5])
+    assert "flag" not in table.names
+    assert np.isnan(table.column("unknown")).all()
+    assert table.curve("eval/mean_return").x.tolist() == [2000]
+    assert table.last()["eval/mean_return"] == 9
+
+
+def test_a_table_follows_a_file_that_grows_and_starts_again_when_it_is_cut(tmp_path: Path) -> None:
+    append_records(tmp_path, [record_at(update, loss=1.0) for update in range(1, 10)])
+    table = MetricsTable(tmp_path / "metrics.jsonl")
+    table.update()
+    assert not table.update()
+    append_records(tmp_path, [record_at(10, loss=2.0)])
+    assert table.update()
+    assert (len(table), table.column("loss")[-1], table.generation) == (10, 2.0, 0)
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(record_at(1, loss=3.0)) + "\n")
+    assert table.update()
+    assert (table.column("loss").tolist(), table.generation) == ([3.0], 1)
+
+
+def test_rows_beyond_the_bound_are_merged_in_pairs_of_equal_weight(tmp_path: Path) -> None:
+    table = MetricsTable(tmp_path / "metrics.jsonl", most_rows=10)
+    for update in range(1, 101):
+        append_records(tmp_path, [record_at(update, value=float(update))])
+        table.update()
+        assert len(table) <= 10
+        assert table.column("step")[-1] == 1000 * update
+    # 100 lines, 16 a row: the last row has the four that are left
+    assert table.column("step").tolist() == [16_000, 32_000, 48_000, 64_000, 80_000, 96_000, 100_000]
+    np.testing.assert_allclose(table.column("value"), [8.5, 24.5, 40.5, 56.5, 72.5, 88.5, 98.5])
+
+
+def test_a_long_file_is_read_at_a_stride_that_keeps_evaluations_and_the_end(tmp_path: Path) -> None:
+    evaluated = {700: {"eval__mean_return": 3.0}, 4321: {"eval__mean_return": 5.0}}
+    append_records(tmp_path, [record_at(update, value=1.0, **evaluated.get(update, {})) for update in range(1, 5001)])
+    table = MetricsTable(tmp_path / "metrics.jsonl", most_rows=500)
+    table.update()
+    assert 250 <= len(table) <= 500
+    assert table.curve("eval/mean_return").x.tolist() == [700_000, 4_321_000]
+    assert table.column("step")[-1] == 5_000_000
+    assert not table.update()
+
+
+def test_names_and_numbers_made_to_mislead_take_no_memory(tmp_path: Path) -> None:
+    record = {**record_at(1), **{f"metric{number}": number for number in range(5000)}, "x" * 300: 1, "\x1b[2J": 1}
+    append_records(tmp_path, [record, {**record_at(2), "metric1": 10**400}])
+    table = MetricsTable(tmp_path / "metrics.jsonl")
+    table.update()
+    assert len(table.names) == 1000
+    assert all(name.isprintable() and len(name) <= 200 for name in table.names)
+    assert np.isnan(table.column("metric1")[1])
+
+
+def test_a_thinned_curve_keeps_its_ends_and_its_spikes() -> None:
+    x = np.arange(100_000.0)
+    y = np.zeros_like(x)
+    y[31_415], y[92_653] = 5.0, -5.0
+    curve = thinned(Curve(x, y), 1000)
+    assert len(curve.x) <= 1000
+    assert (curve.x[0], curve.x[-1]) == (0, 99_999)
+    assert (curve.y.max(), curve.y.min()) == (5.0, -5.0)
+    assert (np.diff(curve.x) > 0).all()
+    assert thinned(Curve(x[:10], y[:10]), 10).x.tolist() == list(range(10))

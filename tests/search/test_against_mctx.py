@@ -14,10 +14,10 @@ import torch
 
 from scramjet.engine import NativePool
 from scramjet.search.tree_kernels import CAN_STEP
-from tests.helpers.searching import GAMMA, search_from, tree_search
-from tests.helpers.table_worlds import (
+from tests.helpers.search_worlds import (
     ALLOWS,
     ENDS,
+    GAMMA,
     LEADS_TO,
     LOGITS,
     MOVER,
@@ -27,7 +27,11 @@ from tests.helpers.table_worlds import (
     SeatedTableWorld,
     TableNetwork,
     TableWorld,
+    search_from,
+    tree_search,
 )
+
+pytestmark = pytest.mark.rest
 
 mctx = pytest.importorskip("mctx", reason="another Gumbel AlphaZero: pip install mctx")
 

@@ -1,20 +1,20 @@
 """The search by particles, against what its particles' records say, closed forms and exact values of games."""
 
 import itertools
-from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, MultiDiscrete
 
 from scramjet.algorithms.spo import effective_sample_size
-from scramjet.envs import Env
+from scramjet.engine.simulator import Branches, Simulator
+from scramjet.envs import Box, Discrete, Env, MultiDiscrete, randint
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.search.search import Rewards
 from tests.helpers.search_worlds import (
-    GAMMA,
     REWARDS,
+    STEP_GAMMA,
     Lock,
     Path,
     Searched,
@@ -22,7 +22,8 @@ from tests.helpers.search_worlds import (
     nothing,
     path_value,
     uniform,
-)
+)  # fmt: skip
+from tests.helpers.small_games import best_result, cells, free_cells, has_line
 
 
 def value_of(path):
@@ -37,7 +38,7 @@ def advantages_of(record, root, ends_with=-1):
         before = value_of(path)
         path[step] = record["path"][step]
         action = int(path[step]) - 1
-        found.append(REWARDS[action] + (0.0 if action == ends_with else GAMMA * value_of(path)) - before)
+        found.append(REWARDS[action] + (0.0 if action == ends_with else STEP_GAMMA * value_of(path)) - before)
     return found
 
 
@@ -69,46 +70,49 @@ def test_with_one_step_the_weights_are_the_softmax_of_the_advantages():
     assert result.is_counted.all()
 
 
-@pytest.mark.parametrize("period", [1, 2, 4])
-def test_resampling_carries_first_actions_and_the_next_action_is_drawn_where_a_particle_then_stands(period):
+def test_resampling_carries_first_actions_and_the_next_action_is_drawn_where_a_particle_then_stands():
     """Catches two mistakes: actions drawn before resampling and not permuted, and first actions left behind."""
-    searched = Searched(Path(has_mask=False), by_path, path_value, resample_period=period, temperature=0.4)
-    result = searched.run()
-    firsts = set()
-    for n, p, record, root in each(searched):
-        actions = record["path"][root["length"] : record["length"]] - 1
-        assert len(actions) == 4
-        assert result.root_actions[n, p] == actions[0]
-        firsts.add(int(actions[0]))
-        for step in range(1, 4):  # the first has noise
-            place = root["length"] + step
-            assert actions[step] == (3 if record["path"][:place].sum() % 2 else 1)
-    assert len(firsts) > 2  # there was something to mix up
-    ended = [step for step in range(1, 5) if step % period == 0]
-    assert result.is_counted[0].nonzero().flatten().add(1).tolist() == ended
+    for period in (1, 2, 4):
+        searched = Searched(Path(has_mask=False), by_path, path_value, resample_period=period, temperature=0.4)
+        result = searched.run()
+        firsts = set()
+        for n, p, record, root in each(searched):
+            actions = record["path"][root["length"] : record["length"]] - 1
+            assert len(actions) == 4
+            assert result.root_actions[n, p] == actions[0], period
+            firsts.add(int(actions[0]))
+            for step in range(1, 4):  # the first has noise
+                place = root["length"] + step
+                assert actions[step] == (3 if record["path"][:place].sum() % 2 else 1), period
+        assert len(firsts) > 2  # there was something to mix up
+        ended = [step for step in range(1, 5) if step % period == 0]
+        assert result.is_counted[0].nonzero().flatten().add(1).tolist() == ended
 
 
-@pytest.mark.parametrize("settings", [{"resample_period": 1}, {"resample_period": 3}, {"resample": "ess"}, {}])
-def test_masks_hold_at_the_root_and_at_every_step_after_resampling(settings):
-    searched = Searched(Path(), uniform(4), path_value, temperature=0.1, **settings)
-    assert searched.out.mask.sum(1).tolist() == [3] * 16
-    searched.run()
-    assert not searched.particles()["is_broken"].any()
-    assert searched.particles()["length"].min() >= 4
+RESAMPLING: list[dict[str, Any]] = [{"resample_period": 1}, {"resample_period": 3}, {"resample": "ess"}, {}]
 
 
-@pytest.mark.parametrize("settings", [{"resample_period": 1}, {"resample_period": 2}, {"resample": "ess"}, {}])
-@pytest.mark.parametrize("world", [Path(), Path(ends_with=3), ShortPath()], ids=["endless", "ends", "time limit"])
-def test_a_particle_has_the_advantages_of_its_own_steps_since_resampling_and_none_after_its_end(world, settings):
+def test_masks_hold_at_the_root_and_at_every_step_after_resampling():
+    for settings in RESAMPLING:
+        searched = Searched(Path(), uniform(4), path_value, temperature=0.1, **settings)
+        assert searched.out.mask.sum(1).tolist() == [3] * 16
+        searched.run()
+        assert not searched.particles()["is_broken"].any(), settings
+        assert searched.particles()["length"].min() >= 4
+
+
+def test_a_particle_has_the_advantages_of_its_own_steps_since_resampling_and_none_after_its_end():
     """Catches values added after an end: `path_value` is not 0 there. After a cut by the clock it counts once."""
-    searched = Searched(world, uniform(4), path_value, temperature=0.2, **settings)
-    result = searched.run()
-    for n, p, record, root in each(searched):
-        before = result.is_counted[n, :-1].nonzero().flatten()
-        begun = int(before[-1]) + 1 if len(before) else 0  # steps before this period
-        mine = advantages_of(record, root, world.ends_with)
-        assert len(mine) == 4 or not searched.search.simulator.live.view(16, 16)[n, p]
-        torch.testing.assert_close(float(result.advantages[n, -1, p]), float(sum(mine[begun:])), rtol=0, atol=2e-5)
+    for world, settings in itertools.product((Path(), Path(ends_with=3), ShortPath()), RESAMPLING):
+        searched = Searched(world, uniform(4), path_value, temperature=0.2, **settings)
+        result = searched.run()
+        for n, p, record, root in each(searched):
+            before = result.is_counted[n, :-1].nonzero().flatten()
+            begun = int(before[-1]) + 1 if len(before) else 0  # steps before this period
+            mine = advantages_of(record, root, world.ends_with)
+            assert len(mine) == 4 or not searched.search.simulator.live.view(16, 16)[n, p]
+            expected = pytest.approx(float(sum(mine[begun:])), abs=2e-5)
+            assert float(result.advantages[n, -1, p]) == expected, (world, settings)
 
 
 def test_particles_are_resampled_by_weight_and_the_advantages_before_are_kept_for_the_temperature():
@@ -120,7 +124,7 @@ def test_particles_are_resampled_by_weight_and_the_advantages_before_are_kept_fo
         gains = np.zeros(4)
         for action in range(4):
             path[root["length"]] = action + 1
-            gains[action] = REWARDS[action] + GAMMA * value_of(path) - value_of(root["path"])
+            gains[action] = REWARDS[action] + STEP_GAMMA * value_of(path) - value_of(root["path"])
         before = result.advantages[n, 0].numpy()
         drawn = np.abs(before[:, None] - gains).argmin(1)  # the first actions as they were before resampling
         np.testing.assert_allclose(before, gains[drawn], atol=1e-5)
@@ -140,12 +144,13 @@ def test_by_effective_sample_size_only_those_roots_are_resampled_where_it_is_sma
     assert 0.1 < result.is_counted[:, :-1].float().mean() < 0.9
 
 
-@pytest.mark.parametrize(("threshold", "period"), [(0.01, 4), (1.0, 1)])
-def test_thresholds_of_almost_nothing_and_of_all_are_no_resampling_and_resampling_after_each_step(threshold, period):
-    by_size = Searched(Path(), uniform(4), path_value, resample="ess", ess_threshold=threshold, temperature=0.7).run()
-    by_period = Searched(Path(), uniform(4), path_value, resample_period=period, temperature=0.7).run()
-    for name in ("root_actions", "advantages", "is_counted", "weights", "action"):
-        assert torch.equal(getattr(by_size, name), getattr(by_period, name)), name
+def test_thresholds_of_almost_nothing_and_of_all_are_no_resampling_and_resampling_after_each_step():
+    usual = (Path(), uniform(4), path_value)
+    for threshold, period in ((0.01, 4), (1.0, 1)):
+        by_size = Searched(*usual, resample="ess", ess_threshold=threshold, temperature=0.7).run()
+        by_period = Searched(*usual, resample_period=period, temperature=0.7).run()
+        for name in ("root_actions", "advantages", "is_counted", "weights", "action"):
+            assert torch.equal(getattr(by_size, name), getattr(by_period, name)), (threshold, name)
 
 
 def test_two_steps_of_search_open_the_lock_that_one_step_cannot():
@@ -192,16 +197,13 @@ def test_first_actions_have_their_share_of_dirichlet_noise_over_legal_actions():
     assert (actions[:, 0] == actions[:, 1]).float().mean() > 0.45
 
 
-def test_the_temperature_is_read_from_where_the_learner_writes_it():
+def test_the_temperature_is_the_learners_and_rewards_are_clipped_and_scaled_as_the_values_count_them():
     searched = Searched(Path(), uniform(4), path_value, depth=1, temperature=0.5)
-    searched.search.eta.fill_(2.0)
+    searched.search.eta.fill_(2.0)  # where the learner writes it
     result = searched.run()
     torch.testing.assert_close(result.weights, torch.softmax(result.advantages[:, 0] / 2.0, 1))
-
-
-def test_rewards_are_clipped_and_scaled_as_the_values_count_them():
-    searched = Searched(Path(), uniform(4), nothing, depth=1, rewards=Rewards(GAMMA, torch.tensor([10.0]), clip=0.35))
-    result = searched.run()
+    rewards = Rewards(STEP_GAMMA, torch.tensor([10.0]), clip=0.35)
+    result = Searched(Path(), uniform(4), nothing, depth=1, rewards=rewards).run()
     paid = torch.tensor([0.0, 3.5, -3.0, 3.5])
     torch.testing.assert_close(result.advantages[:, 0], paid[result.root_actions])
 
@@ -219,42 +221,51 @@ def test_a_search_is_repeated_by_its_generator_and_the_next_one_differs():
 # --- other actions ---------------------------------------------------------------------------------------------
 
 
-class Dials(Env):
-    """Pays for turning two dials to 2 and 0."""
+class Pays(Env):
+    """Shows nothing and remembers the last action."""
 
     observation_space = Box(0, 1, (1,), np.float32)
-    action_space = MultiDiscrete([3, 2])
-    state = {"last": (np.int64, (2,))}
 
     def reset(self, s):
         pass
+
+    def observe(self, s, obs):
+        obs[0] = 0
+
+
+class Dials(Pays):
+    """Pays for turning two dials to 2 and 0."""
+
+    action_space = MultiDiscrete([3, 2])
+    state = {"last": (np.int64, (2,))}
 
     def step(self, s, action):
         for i in range(2):
             s.last[i] = action[i]
         return (1.0 if action[0] == 2 and action[1] == 0 else 0.0), False
 
-    def observe(self, s, obs):
-        obs[0] = 0
 
-
-class Target(Env):
+class Target(Pays):
     """Pays for numbers near 0.5 and -0.25."""
 
-    observation_space = Box(0, 1, (1,), np.float32)
     action_space = Box(-1, 1, (2,), np.float32)
     state = {"last": (np.float32, (2,))}
-
-    def reset(self, s):
-        pass
 
     def step(self, s, action):
         for i in range(2):
             s.last[i] = action[i]
         return -((action[0] - 0.5) ** 2) - (action[1] + 0.25) ** 2, False
 
-    def observe(self, s, obs):
-        obs[0] = 0
+
+class Coin(Pays):
+    """Pays 1 for guessing a coin that is tossed after the guess."""
+
+    max_episode_steps = 10
+    action_space = Discrete(2)
+    state = {"unused": np.int8}
+
+    def step(self, s, action):
+        return (1.0 if action == randint(s, 2) else 0.0), False
 
 
 def test_several_choices_at_once_are_searched_as_one_action():
@@ -284,23 +295,44 @@ def test_continuous_actions_are_searched_and_their_weighted_mean_is_the_choice_w
     torch.testing.assert_close(result.action.mean(0), mean, rtol=0, atol=0.03)
 
 
+# --- no foresight ----------------------------------------------------------------------------------------------
+
+MOVES, ENVS = 24, 64
+LUCK = 5 * 0.5 / (MOVES * ENVS) ** 0.5  # five deviations of the mean of so many coins
+
+
+class Foreseeing(Simulator):
+    """Steps branches with the random numbers that are in their records: those that the envs will draw."""
+
+    def step(self, actions: torch.Tensor, key: torch.Tensor, depth: int) -> Branches:
+        states = self.records.numpy().view(self.pool.states().dtype).ravel()
+        after, out = self.pool.simulate(states, actions.numpy())
+        states[:] = after
+        self.now.reward.copy_(torch.as_tensor(out.reward))
+        return self.now
+
+
+def guesses_that_pay(foresees: bool, depth: int) -> float:
+    """The share of guesses that pay when each is searched for."""
+    searched = Searched(Coin(), uniform(2), nothing, ENVS, depth=depth, particles=8, temperature=0.05)
+    searched.search.is_deterministic = True
+    if foresees:
+        searched.search.simulator = Foreseeing(searched.pool, ENVS * 8)
+    return float(np.mean([searched.play() for _ in range(MOVES)]))
+
+
+def test_planning_for_the_next_coin_gains_nothing_but_with_the_records_own_random_numbers():
+    for depth in (1, 2):
+        assert guesses_that_pay(foresees=False, depth=depth) == pytest.approx(0.5, abs=LUCK), depth
+    assert guesses_that_pay(foresees=True, depth=1) > 0.95
+
+
 # --- two seats -------------------------------------------------------------------------------------------------
-
-LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
-
-
-@cache
-def exact(mine, other):
-    """The result of tic-tac-toe with best play for whoever is to move, with its pieces `mine`; sets of cells."""
-    if any(other.issuperset(line) for line in LINES):
-        return -1.0
-    free = set(range(9)) - mine - other
-    return max((-exact(other, mine | {cell}) for cell in free), default=0.0)
 
 
 def exact_value(obs):
     """Of boards as the game shows them, [B, 2, 3, 3]."""
-    return torch.tensor([exact(*(frozenset(np.flatnonzero(side)) for side in board)) for board in obs.numpy()])
+    return torch.tensor([float(best_result(*map(cells, board))) for board in obs.numpy()])
 
 
 def table(value, num_envs=64, backend="cpu", **settings):
@@ -310,7 +342,7 @@ def table(value, num_envs=64, backend="cpu", **settings):
 
 
 def boards(searched):
-    return [tuple(frozenset(np.flatnonzero(side)) for side in board) for board in searched.out.obs]
+    return [tuple(map(cells, board)) for board in searched.out.obs]
 
 
 def test_a_win_in_one_move_is_found_without_any_knowledge_of_values():
@@ -318,11 +350,10 @@ def test_a_win_in_one_move_is_found_without_any_knowledge_of_values():
     searched.search.is_deterministic = True
     num_wins = 0
     for (mine, other), action in zip(boards(searched), searched.run().action.tolist(), strict=True):
-        free = set(range(9)) - mine - other
-        assert action in free
-        wins = {cell for cell in free if any((mine | {cell}).issuperset(line) for line in LINES)}
+        free = free_cells(mine, other)
+        wins = [cell for cell in free if has_line(mine | 1 << cell)]
         num_wins += len(wins) > 0
-        assert not wins or action in wins
+        assert action in (wins or free)
     assert num_wins > 10
 
 
@@ -333,7 +364,7 @@ def test_only_own_moves_are_weighed_so_that_no_blunder_of_the_other_seat_is_hope
     for n, (mine, other) in enumerate(boards(searched)):
         seats.add(int(searched.out.turn[n]))
         for p, action in enumerate(result.root_actions[n].tolist()):
-            lost = -exact(other, mine | {action}) - exact(mine, other)
+            lost = -best_result(other, mine | 1 << action) - best_result(mine, other)
             assert result.advantages[n, 0, p] == lost
             assert result.advantages[n, 1, p] == lost  # whatever the other seat replied
     assert seats == {0, 1}
@@ -346,7 +377,7 @@ def test_with_exact_values_no_particle_gains_and_every_chosen_move_keeps_the_val
     result = searched.run()
     assert result.advantages.max() == 0
     for (mine, other), action in zip(boards(searched), result.action.tolist(), strict=True):
-        assert -exact(other, mine | {action}) == exact(mine, other)
+        assert -best_result(other, mine | 1 << action) == best_result(mine, other)
 
 
 def test_compiled_and_interpreted_searches_agree():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from scramjet.engine import NativePool
@@ -13,7 +12,7 @@ from scramjet.engine.random_play import random_actions
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.search import rows as rows_module
 from scramjet.search.rows import RowSearch
-from tests.helpers.search_players import settings, untrained
+from tests.helpers.search_worlds import settings, untrained
 
 
 def searched(text: str, num_envs: int = 24, plies: int = 3) -> tuple[RowSearch, Any]:
@@ -29,20 +28,16 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(7)
 
 
-@pytest.mark.parametrize("num_rows", [1, 3, 64, 65, 100, 300, 1000, 1024, 1025, 5000])
-def test_batches_hold_every_row_once_and_are_at_least_half_full(num_rows: int) -> None:
+def test_batches_hold_every_row_once_are_at_least_half_full_and_smaller_for_large_searches() -> None:
     search, _ = searched("alphazero:2")
-    batches = list(search._batches(np.arange(num_rows)))
-    assert np.array_equal(np.concatenate([part for part, _ in batches]), np.arange(num_rows))
-    for part, size in batches:
-        assert size.bit_count() == 1
-        assert size // 2 < len(part) <= size <= rows_module.MOST_ROOTS
-
-
-def test_large_searches_take_fewer_roots_at_once() -> None:
-    small, large = (searched(text)[0]._most_roots for text in ("alphazero:2", "alphazero:10000"))
-    assert small == rows_module.MOST_ROOTS
-    assert 1 <= large < small
+    for num_rows in (1, 3, 64, 65, 100, 300, 1000, 1024, 1025, 5000):
+        batches = list(search._batches(np.arange(num_rows)))
+        assert np.array_equal(np.concatenate([part for part, _ in batches]), np.arange(num_rows)), num_rows
+        for part, size in batches:
+            assert size.bit_count() == 1
+            assert size // 2 < len(part) <= size <= rows_module.MOST_ROOTS, num_rows
+    assert search._most_roots == rows_module.MOST_ROOTS
+    assert 1 <= searched("alphazero:10000")[0]._most_roots < rows_module.MOST_ROOTS
 
 
 def test_what_a_tree_finds_does_not_depend_on_the_other_rows_of_its_batch() -> None:
@@ -54,24 +49,23 @@ def test_what_a_tree_finds_does_not_depend_on_the_other_rows_of_its_batch() -> N
     assert out.mask[rows, together].all()
 
 
-@pytest.mark.parametrize("text", ["alphazero:8", "spo:8x2"])
-@pytest.mark.parametrize("explores", [False, True])
-def test_the_same_seed_gives_the_same_actions_and_the_pool_stays_as_it_is(text: str, explores: bool) -> None:
-    search, out = searched(text)
-    before = search.pool.state_bytes().clone()
-    first, again = (search.actions(out, np.arange(24), generator(), explores=explores) for _ in range(2))
-    assert np.array_equal(first, again)
-    assert torch.equal(search.pool.state_bytes(), before)
+def test_the_same_seed_gives_the_same_actions_and_the_pool_stays_as_it_is() -> None:
+    for text, explores in (("alphazero:8", True), ("spo:8x2", False), ("spo:8x2", True)):
+        search, out = searched(text)
+        before = search.pool.state_bytes().clone()
+        first, again = (search.actions(out, np.arange(24), generator(), explores=explores) for _ in range(2))
+        assert np.array_equal(first, again), text
+        assert torch.equal(search.pool.state_bytes(), before), text
 
 
-@pytest.mark.parametrize("text", ["alphazero:32", "spo:64x3"])
-def test_a_win_at_hand_is_taken_in_any_row(text: str) -> None:
+def test_a_win_at_hand_is_taken_in_any_row() -> None:
     pool = NativePool(TicTacToe(), 5, num_threads=1)
     out = pool.reset(0)
     for moves in ([0] * 5, [3, 3, 4, 4, 3], [1] * 5, [4, 4, 3, 3, 4]):
         out = pool.step(np.array(moves))
-    chosen = RowSearch(pool, untrained(pool.env), settings(text)).actions(out, np.array([4, 1, 2]), generator())
-    assert chosen.tolist() == [2, 2, 2]
+    for text in ("alphazero:32", "spo:64x3"):
+        chosen = RowSearch(pool, untrained(pool.env), settings(text)).actions(out, np.array([4, 1, 2]), generator())
+        assert chosen.tolist() == [2, 2, 2], text
 
 
 def test_exploring_searches_differ_and_others_do_not() -> None:

@@ -1,51 +1,61 @@
-"""Searches as texts: what they mean, what they cost, and what is none."""
+"""Searches as texts: what they mean and what is none; and what cannot be searched is refused with the reason."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from scramjet.adapters.registry import load_world
 from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.algorithms.spo import SPOConfig
 from scramjet.engine import NativePool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.envs import Box, Env, MultiDiscrete
+from scramjet.envs.classic_control.cartpole import CartPole
+from scramjet.envs.classic_control.pendulum import Pendulum
+from scramjet.envs.games.connect_four import ConnectFour
+from scramjet.envs.games.kuhn import Kuhn
+from scramjet.envs.games.maze import Maze
+from scramjet.envs.games.snake import Snake
 from scramjet.envs.games.tic_tac_toe import TicTacToe
+from scramjet.envs.probes.memory import Memory
+from scramjet.envs.puzzles.game_2048 import Game2048
 from scramjet.errors import ConfigError
 from scramjet.search.particles import ParticleSearch
+from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.search.search import Rewards
 from scramjet.search.specs import SearchSpec, make_search, parse_search, split_player
 from scramjet.search.tree import TreeSearch
-from tests.helpers.search_players import untrained
+from tests.helpers.player_worlds import Duel, Mortals, Trio
+from tests.helpers.search_worlds import untrained
+
+KINDS: Any = ("alphazero", "spo")
+NO_SEARCHES = [
+    "", "alphazero", "alphazero:", "alphazero:0", "alphazero:-3", "alphazero:many", "alphazero:6.4", "mcts:64",
+    "alphazero:10001", "alphazero:99999999999999999999", "alphazero: 64", "alphazero:\u0663", "alphazero:64:8",
+    "spo", "spo:16", "spo:16x", "spo:x4", "spo:0x4", "spo:16x0", "spo:16x-4", "spo:16x4x2", "spo:10001x4",
+    "spo:16x1001", "AlphaZero:64", 64, ["spo:16x4"], True,
+]  # fmt: skip
 
 
 def test_texts_say_simulations_or_particles_and_depth() -> None:
-    assert parse_search("alphazero:64") == SearchSpec("alphazero", (64,))
-    assert parse_search("spo:16x4") == SearchSpec("spo", (16, 4))
     assert parse_search("none") is None
     assert parse_search(None) is None
-
-
-@pytest.mark.parametrize("text", ["alphazero:1", "alphazero:10000", "spo:16x4", "spo:1x1"])
-def test_a_search_is_written_as_it_was_read(text: str) -> None:
-    spec = parse_search(text)
-    assert spec is not None
-    assert spec.text == text
-    assert parse_search(spec) is spec
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "alphazero", "alphazero:", "alphazero:0", "alphazero:-3", "alphazero:many", "alphazero:6.4", "mcts:64",
-        "alphazero:10001", "alphazero:99999999999999999999", "alphazero: 64", "alphazero:\u0663", "alphazero:64:8",
-        "spo", "spo:16", "spo:16x", "spo:x4", "spo:0x4", "spo:16x0", "spo:16x-4", "spo:16x4x2", "spo:10001x4",
-        "spo:16x1001", "AlphaZero:64", 64, ["spo:16x4"], True,
-    ],
-)  # fmt: skip
-def test_what_is_no_search_is_refused_with_examples(text: Any) -> None:
-    with pytest.raises(ConfigError, match=r"search=.*alphazero:64 .*spo:16x4"):
-        parse_search(text)
+    for text, kind, sizes in (
+        ("alphazero:64", "alphazero", (64,)), ("alphazero:1", "alphazero", (1,)), ("spo:16x4", "spo", (16, 4)),
+        ("alphazero:10000", "alphazero", (10_000,)), ("spo:1x1", "spo", (1, 1)),
+    ):  # fmt: skip
+        spec = parse_search(text)
+        assert spec == SearchSpec(kind, sizes)
+        assert spec.text == text  # it is written as it was read
+        assert parse_search(spec) is spec
+    for no_search in NO_SEARCHES:
+        with pytest.raises(ConfigError, match=r"search=.*alphazero:64 .*spo:16x4"):
+            parse_search(no_search)
 
 
 def test_the_search_of_a_player_stands_behind_its_last_at() -> None:
@@ -60,16 +70,69 @@ def test_the_search_of_a_player_stands_behind_its_last_at() -> None:
 
 def test_searches_are_made_with_the_sizes_of_the_text_and_the_settings_of_the_run() -> None:
     pool, rewards = NativePool(TicTacToe(), 2), Rewards(1.0, torch.ones(1))
-    policy = untrained(pool.env)
-    spec = SearchSpec("alphazero", (9,))
+    policy, spec = untrained(pool.env), SearchSpec("alphazero", (9,))
     tree = make_search(spec, pool, policy, 3, rewards, base=AlphaZeroConfig(simulations=2, considered=5))
     assert isinstance(tree, TreeSearch)
     assert (tree.config.simulations, tree.config.considered, tree.num_roots) == (9, 5, 3)
-    spec = SearchSpec("spo", (8, 2))
-    base = SPOConfig(particles=3, resample_period=2)
+    spec, base = SearchSpec("spo", (8, 2)), SPOConfig(particles=3, resample_period=2)
     particles = make_search(spec, pool, policy, 3, rewards, base=base, temperature=0.25)
     assert isinstance(particles, ParticleSearch)
     assert particles.config == SPOConfig(particles=8, depth=2, resample_period=2)
     assert particles.eta.item() == 0.25
     assert tree.is_deterministic
     assert particles.is_deterministic
+
+
+class TwoKnobs(Env):
+    """Two choices at once."""
+
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = MultiDiscrete([2, 3])
+    state = {"turned": np.int32}
+
+
+def policy(state_size: int = 0, num_frames: int = 1) -> Any:
+    """What the check looks at in a policy."""
+    return SimpleNamespace(state_size=state_size, env_spaces=SimpleNamespace(num_frames=num_frames))
+
+
+def test_worlds_for_one_and_for_two_in_turns_can_be_searched_if_alphazero_has_one_choice_among_several() -> None:
+    for kind in KINDS:
+        for world in (CartPole(), ConnectFour(), ConnectFour(random_opponent=True), Snake(), Duel()):
+            check_searchable(world, policy(), kind)
+            check_searchable(NativePool(world, 1, backend="interpreted"), None, kind)
+    for world in (Pendulum(), TwoKnobs()):
+        check_searchable(world, policy(), "spo")
+        with pytest.raises(ConfigError, match="use spo"):
+            check_searchable(world, policy(), "alphazero")
+
+
+def test_other_worlds_and_policies_are_refused_by_name_with_the_reason() -> None:
+    for world, problem in (
+        (load_world("gym:CartPole-v1", {}), "gym:CartPole-v1: a world of another library cannot be .*scramjet list"),
+        (Kuhn(), r"Kuhn: its record holds what players must not see \(hidden = True\)"),
+        (Memory(), r"Memory: its record holds what players must not see"),
+        (Snake(snakes=2), "Snake: its 2 agents act at once"),
+        (Mortals(), ".*agents act at once"),
+        (Trio(), ".*3 seats"),
+    ):
+        for kind in KINDS:
+            with pytest.raises(ConfigError, match=f"{kind} cannot search {problem}"):
+                check_searchable(world, policy(), kind)
+    stacked = FrameStackPool(NativePool(CartPole(), 1, backend="interpreted"), 2)
+    for refused, thinks, problem in (
+        (CartPole(), policy(state_size=8), r"has memory.*without --policy\.memory"),
+        (CartPole(), policy(num_frames=4), r"4 stacked frames.*--frame-stack 1"),
+        (stacked, policy(), r"stacked frames.*--frame-stack 1"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            check_searchable(refused, thinks, "spo")
+
+
+def test_a_tree_is_told_to_mislead_where_steps_draw_random_numbers() -> None:
+    for world, has_chance in (
+        (Game2048(), True), (ConnectFour(random_opponent=True), True), (ConnectFour(), False), (Maze(), False),
+    ):  # fmt: skip
+        note = note_on_chance(world, "alphazero")
+        assert ("spo draws anew" in note) == bool(note) == has_chance, world
+        assert note_on_chance(world, "spo") == ""

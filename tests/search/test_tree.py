@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +19,10 @@ from scramjet.errors import ConfigError
 from scramjet.search import tree
 from scramjet.search.search import Rewards
 from scramjet.search.tree_kernels import ACTION, CAN_STEP, PARENT, TURN, VISITS
-from tests.helpers.searching import GAMMA, search_from, tree_search
-from tests.helpers.table_worlds import (
+from tests.helpers.search_worlds import (
     ALLOWS,
     ENDS,
+    GAMMA,
     LEADS_TO,
     LOGITS,
     MOVER,
@@ -32,7 +32,10 @@ from tests.helpers.table_worlds import (
     SeatedTableWorld,
     TableNetwork,
     TableWorld,
+    search_from,
+    tree_search,
 )  # fmt: skip
+from tests.helpers.small_games import best_result, cells
 
 
 def after(pool: NativePool, *moves: int):
@@ -43,37 +46,20 @@ def after(pool: NativePool, *moves: int):
     return out
 
 
-@pytest.mark.parametrize(
-    ("world", "moves", "best"),
-    [
-        (TicTacToe, (0, 3, 1, 4), 2),  # three in the first row
-        (TicTacToe, (0, 3, 8, 4), 5),  # or else the other has the second row
-        (ConnectFour, (3, 0, 3, 0, 3, 0), 3),
-        (ConnectFour, (3, 0, 3, 0, 6, 0), 0),
-    ],
-)
-def test_the_win_in_one_and_the_block_are_found_without_training(world, moves, best: int) -> None:
-    pool = NativePool(world(), 2, num_threads=1)
-    out = after(pool, *moves)
-    search = tree_search(pool, gamma=1.0, simulations=128)
-    search.is_deterministic = True
-    result = search_from(search, out)
-    assert result.action.tolist() == [best] * 2
-    assert result.policy.argmax(-1).tolist() == [best] * 2
-
-
-@cache
-def minimax(board: str, side: int) -> int:
-    """The result of best play in tic-tac-toe for the side to move: 1, 0 or -1; '.' is free, else the side."""
-    lines = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
-    if any(all(board[cell] == str(1 - side) for cell in line) for line in lines):
-        return -1
-    free = [cell for cell in range(9) if board[cell] == "."]
-    return max((-minimax(placed(board, cell, side), 1 - side) for cell in free), default=0)
-
-
-def placed(board: str, cell: int, side: int) -> str:
-    return board[:cell] + str(side) + board[cell + 1 :]
+def test_the_win_in_one_and_the_block_are_found_without_training() -> None:
+    for world, moves, best in (
+        (TicTacToe(), (0, 3, 1, 4), 2),  # three in the first row
+        (TicTacToe(), (0, 3, 8, 4), 5),  # or else the other has the second row
+        (ConnectFour(), (3, 0, 3, 0, 3, 0), 3),
+        (ConnectFour(), (3, 0, 3, 0, 6, 0), 0),
+    ):
+        pool = NativePool(world, 2, num_threads=1)
+        out = after(pool, *moves)
+        search = tree_search(pool, gamma=1.0, simulations=128)
+        search.is_deterministic = True
+        result = search_from(search, out)
+        assert result.action.tolist() == [best] * 2, moves
+        assert result.policy.argmax(-1).tolist() == [best] * 2, moves
 
 
 def test_many_simulations_keep_the_value_of_tic_tac_toe_positions() -> None:
@@ -81,63 +67,60 @@ def test_many_simulations_keep_the_value_of_tic_tac_toe_positions() -> None:
     out = pool.reset(2)
     search = tree_search(pool, gamma=1.0, simulations=400)
     search.is_deterministic = True
-    result = search_from(search, out)
-    late = [
-        (state, action)
-        for state, action in zip(pool.states(), result.action.tolist(), strict=True)
-        if state["moves"] > 2
-    ]
-    assert len(late) > 30
-    for state, action in late:
-        pieces, side = state["pieces"].reshape(2, 9), int(state["turn"])
-        board = "".join("0" if pieces[0, cell] else "1" if pieces[1, cell] else "." for cell in range(9))
-        assert -minimax(placed(board, action, side), 1 - side) == minimax(board, side)
+    actions = search_from(search, out).action.tolist()
+    late = pool.states()["moves"] > 2
+    assert late.sum() > 30
+    for own, other, action in ((*map(cells, out.obs[env]), actions[env]) for env in np.flatnonzero(late)):
+        assert -best_result(other, own | 1 << action) == best_result(own, other)
 
 
-@pytest.mark.parametrize("world", [TableWorld, SeatedTableWorld])
-def test_a_step_before_the_time_limit_values_are_the_reward_and_the_value_there_or_nothing_after_an_end(world) -> None:
-    pool = NativePool(world(), 64, num_threads=1)
+def before_the_limit(world: Env) -> tuple[NativePool, Any, np.ndarray]:
+    """Envs, what they show, and their records a step before the time limit."""
+    pool = NativePool(world, 64, num_threads=1)
     out = pool.reset(3)
     records = pool.states()
     records["_steps"] = TIME_LIMIT - 1
-    result = search_from(tree_search(pool, TableNetwork(), simulations=40), out, records=records)
-    place = records["place"]
-    there = LEADS_TO[place]  # [N, actions]
-    sign = 1.0 if world is TableWorld else np.where(MOVER[place][:, None] == MOVER[there], 1.0, -1.0)
-    expected = PAYS[place] + np.where(ENDS[there], 0.0, GAMMA * sign * VALUES[there])
-    is_visited = result.visits.numpy() > 0
-    np.testing.assert_allclose(result.q.numpy()[is_visited], expected[is_visited], atol=1e-6)
-    assert (ENDS[there] & is_visited).any()
-    assert (result.visits.sum(-1) == 40).all()
-    assert (result.visits.max(-1).values > 1).all()  # so that some were visited again
+    return pool, out, records
 
 
-@pytest.mark.parametrize("world", [TableWorld, SeatedTableWorld])
-def test_every_node_is_a_legal_step_from_its_parent_which_goes_on(world) -> None:
-    pool = NativePool(world(), 64, num_threads=1)
-    search = tree_search(pool, TableNetwork(), simulations=60)
-    result = search_from(search, pool.reset(4))
-    whole = search.trees.whole.numpy()
-    places = search.trees.records.numpy().view(pool.states().dtype)["place"].reshape(whole.shape[:2])
-    row, node = np.nonzero(whole[:, 1:, VISITS])
-    node += 1
-    parent, action = whole[row, node, PARENT], whole[row, node, ACTION]
-    assert ALLOWS[places[row, parent], action].all()
-    np.testing.assert_array_equal(places[row, node], LEADS_TO[places[row, parent], action])
-    assert whole[row, parent, CAN_STEP].all()
-    np.testing.assert_array_equal(whole[row, node, TURN], 0 if world is TableWorld else MOVER[places[row, node]])
-    assert len(set(zip(row, parent, action, strict=True))) == len(row)  # no action twice
-    assert (result.visits.numpy()[~ALLOWS[places[:, 0]]] == 0).all()
-    assert (result.policy.numpy()[~ALLOWS[places[:, 0]]] == 0).all()
-    torch.testing.assert_close(result.policy.sum(-1), torch.ones(64))
-    torch.testing.assert_close(result.value, (result.policy * result.q).sum(-1))
+def test_a_step_before_the_time_limit_values_are_the_reward_and_the_value_there_or_nothing_after_an_end() -> None:
+    for world in (TableWorld(), SeatedTableWorld()):
+        pool, out, records = before_the_limit(world)
+        result = search_from(tree_search(pool, TableNetwork(), simulations=40), out, records=records)
+        place = records["place"]
+        there = LEADS_TO[place]  # [N, actions]
+        sign = 1.0 if world.num_seats == 1 else np.where(MOVER[place][:, None] == MOVER[there], 1.0, -1.0)
+        expected = PAYS[place] + np.where(ENDS[there], 0.0, GAMMA * sign * VALUES[there])
+        is_visited = result.visits.numpy() > 0
+        np.testing.assert_allclose(result.q.numpy()[is_visited], expected[is_visited], atol=1e-6, err_msg=str(world))
+        assert (ENDS[there] & is_visited).any()
+        assert (result.visits.sum(-1) == 40).all()
+        assert (result.visits.max(-1).values > 1).all()  # so that some were visited again
+
+
+def test_every_node_is_a_legal_step_from_its_parent_which_goes_on() -> None:
+    for world in (TableWorld(), SeatedTableWorld()):
+        pool = NativePool(world, 64, num_threads=1)
+        search = tree_search(pool, TableNetwork(), simulations=60)
+        result = search_from(search, pool.reset(4))
+        whole = search.trees.whole.numpy()
+        places = search.trees.records.numpy().view(pool.states().dtype)["place"].reshape(whole.shape[:2])
+        row, node = np.nonzero(whole[:, 1:, VISITS])
+        node += 1
+        parent, action = whole[row, node, PARENT], whole[row, node, ACTION]
+        assert ALLOWS[places[row, parent], action].all()
+        np.testing.assert_array_equal(places[row, node], LEADS_TO[places[row, parent], action])
+        assert whole[row, parent, CAN_STEP].all()
+        np.testing.assert_array_equal(whole[row, node, TURN], MOVER[places[row, node]] * (world.num_seats - 1))
+        assert len(set(zip(row, parent, action, strict=True))) == len(row)  # no action twice
+        assert (result.visits.numpy()[~ALLOWS[places[:, 0]]] == 0).all()
+        assert (result.policy.numpy()[~ALLOWS[places[:, 0]]] == 0).all()
+        torch.testing.assert_close(result.policy.sum(-1), torch.ones(64))
+        torch.testing.assert_close(result.value, (result.policy * result.q).sum(-1))
 
 
 def test_rewards_are_clipped_then_scaled() -> None:
-    pool = NativePool(TableWorld(), 64, num_threads=1)
-    out = pool.reset(3)
-    records = pool.states()
-    records["_steps"] = TIME_LIMIT - 1
+    pool, out, records = before_the_limit(TableWorld())
     search = tree_search(pool, TableNetwork(), simulations=10)
     search.rewards = Rewards(0.0, torch.full((1,), 3.0), clip=0.5)
     result = search_from(search, out, records=records)
@@ -187,25 +170,18 @@ def test_with_one_simulation_actions_are_drawn_from_the_policy() -> None:
 
 def test_results_do_not_depend_on_threads(monkeypatch) -> None:
     monkeypatch.setattr(tree, "ROOTS_FOR_THREADS", 1)
-    results = []
-    for num_threads in (1, 2):
-        pool = NativePool(TicTacToe(opening_plies=6), 70, num_threads=num_threads)
-        results.append(search_from(tree_search(pool), pool.reset(1)))
+    pools = [NativePool(TicTacToe(opening_plies=6), 70, num_threads=num_threads) for num_threads in (1, 2)]
+    first, second = (search_from(tree_search(pool), pool.reset(1)) for pool in pools)
     for name in ("action", "value", "policy", "visits", "q"):
-        assert torch.equal(getattr(results[0], name), getattr(results[1], name))
+        assert torch.equal(getattr(first, name), getattr(second, name)), name
 
 
-def test_worlds_that_a_tree_cannot_hold_are_refused() -> None:
+def test_worlds_that_a_tree_cannot_hold_and_trees_larger_than_memory_are_refused_with_what_to_lower() -> None:
     search = tree_search(NativePool(TableWorld(), 2, num_threads=1), TableNetwork())
     with pytest.raises(ConfigError, match="alphazero chooses one of several actions"):
         tree.TreeSearch(make("identity_continuous", 2), search.policy, 2, search.rewards, AlphaZeroConfig())
-
-
-def test_trees_larger_than_memory_are_refused_with_what_to_lower() -> None:
-    pool = NativePool(TicTacToe(), 4, num_threads=1)
-    search = tree_search(pool, simulations=1)
     with pytest.raises(ConfigError, match=r"num_envs=100000000, simulations=32.*lower --num-envs or --alphazero.sim"):
-        tree.TreeSearch(pool, search.policy, 10**8, search.rewards, AlphaZeroConfig())
+        tree.TreeSearch(search.pool, search.policy, 10**8, search.rewards, AlphaZeroConfig())
 
 
 class EndsUnseen(Env):
@@ -213,17 +189,17 @@ class EndsUnseen(Env):
 
     observation_space = Box(-np.inf, np.inf, (1,), np.float32)
     action_space = Discrete(3)
-    state = {"is_over": np.int32}
+    state = {"is_over": np.bool_}
 
-    def reset(self, s):  # type: ignore[no-untyped-def]
-        s.is_over = 0
+    def reset(self, s: Any) -> None:
+        pass
 
-    def step(self, s, action):  # type: ignore[no-untyped-def]
-        s.is_over = 1 if action == 2 else 0
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
+        s.is_over = action == 2
         return -1.0 if action == 2 else 0.0, action == 2
 
-    def observe(self, s, obs):  # type: ignore[no-untyped-def]
-        obs[0] = np.nan if s.is_over == 1 else 0.0
+    def observe(self, s: Any, obs: Any) -> None:
+        obs[0] = np.nan if s.is_over else 0.0
 
 
 class RepeatsWhatItSees(nn.Module):

@@ -12,8 +12,7 @@ from scramjet.envs import Env
 from scramjet.policies.policy import Policy
 from scramjet.search.search import Rewards
 from scramjet.search.tree import TreeSearch
-from tests.helpers.searching import GAMMA, search_from, tree_search
-from tests.helpers.table_worlds import SeatedTableWorld, TableNetwork, TableWorld
+from tests.helpers.search_worlds import GAMMA, SeatedTableWorld, TableNetwork, TableWorld, search_from, tree_search
 
 pytestmark = pytest.mark.gpu
 

@@ -1,4 +1,4 @@
-"""A real server over a temporary runs folder, and a page of a real Chromium that must not complain."""
+"""Small runs that all tests of the page share, a real server, and a page of a real Chromium that must not complain."""
 
 from __future__ import annotations
 
@@ -12,12 +12,35 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from scramjet.policies.config import PolicyConfig
 from scramjet.web.security import Access
 from scramjet.web.server import make_app
 from scramjet.web.serving import make_server, open_socket
-from tests.helpers.page_server import PageServer
+from tests.helpers.pages import PageServer
+from tests.helpers.small_runs import train_small
+from tests.helpers.world_files import WALK
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, state_folder: Path) -> Path:
+    """A folder with a run of cartpole, one with memory, one of tic-tac-toe, and one of a world in a file."""
+    folder = tmp_path_factory.mktemp("page") / "runs"
+    train_small(folder, "pole", "cartpole")
+    memory = PolicyConfig(hidden=(8,), memory="gru", memory_size=4)
+    train_small(folder, "memory", "cartpole", policy=memory, total_timesteps=64)
+    train_small(folder, "toe", "tic_tac_toe", policy=PolicyConfig(hidden=(8,), encoder="mlp"))
+    (folder.parent / "walk.py").write_text(WALK)
+    train_small(folder, "walk", str(folder.parent / "walk.py"), total_timesteps=64)
+    return folder
+
+
+@pytest.fixture
+def copied(runs: Path, tmp_path: Path) -> Path:
+    """The runs and the file of a world once more, to damage them."""
+    shutil.copytree(runs.parent, tmp_path / "copied", symlinks=True)
+    return tmp_path / "copied" / "runs"
 
 
 @pytest.fixture

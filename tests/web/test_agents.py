@@ -1,35 +1,30 @@
-"""Agents of checkpoints for the page."""
+"""Agents of checkpoints for the page, and the pictures of worlds that it is sent."""
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import struct
+import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import scramjet
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.envs import Discrete, Env
+from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.errors import CheckpointError, RunError, ScramjetError, TrustError, WorldError
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.web import agents as agents_module
 from scramjet.web.agents import Agents, checkpoint_names
+from scramjet.web.pictures import MOST_CHARACTERS, checked_picture, drawn, plain_text, png
 from tests.helpers.small_runs import train_small
 from tests.helpers.world_files import WALK
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("agents") / "runs"
-    train_small(folder, "pole", "cartpole")
-    return folder
-
-
-@pytest.fixture
-def copied(runs: Path, tmp_path: Path) -> Path:
-    """The runs once more, to damage them."""
-    shutil.copytree(runs, tmp_path / "runs", symlinks=True)
-    return tmp_path / "runs"
 
 
 def test_an_agent_is_the_policy_that_load_policy_reads(runs: Path) -> None:
@@ -66,41 +61,31 @@ def test_only_the_agents_used_last_are_kept(runs: Path, monkeypatch: pytest.Monk
     assert agents.load("pole", "step_00000192") is not second
 
 
-@pytest.mark.parametrize("name", ["../pole", "..", "", "/etc", "pole/checkpoints", "pole\0", "a" * 5000, "nobody"])
-def test_a_name_that_is_no_run_in_the_folder_is_refused(runs: Path, name: str) -> None:
-    with pytest.raises(RunError):
-        Agents(runs).load(name)
+def test_names_that_are_no_run_in_the_folder_and_no_checkpoint_of_a_run_are_refused(runs: Path) -> None:
+    agents = Agents(runs)
+    for name in ("../pole", "..", "", "/etc", "pole/checkpoints", "pole\0", "a" * 5000, "nobody"):
+        with pytest.raises(RunError):
+            agents.load(name)
+    for name in ("../../pole", "step_00000256/..", "step_1", "", "/", "model.safetensors", "a\0"):
+        with pytest.raises(CheckpointError, match="has no"):
+            agents.load("pole", name)
 
 
-@pytest.mark.parametrize("name", ["../../pole", "step_00000256/..", "step_1", "", "/", "model.safetensors", "a\0"])
-def test_a_name_that_is_no_checkpoint_of_the_run_is_refused(runs: Path, name: str) -> None:
-    with pytest.raises(CheckpointError, match="has no"):
-        Agents(runs).load("pole", name)
-
-
-def test_a_run_that_is_a_link_out_of_the_folder_is_not_followed(copied: Path, runs: Path) -> None:
+def test_links_that_lead_out_are_not_followed_and_damage_is_told(copied: Path, runs: Path) -> None:
+    agents, checkpoints = Agents(copied), copied / "pole/checkpoints"
     (copied / "linked").symlink_to(runs / "pole")
     with pytest.raises(RunError, match="link that leads out of"):
-        Agents(copied).load("linked")
-
-
-def test_a_checkpoint_that_is_a_link_out_of_its_run_is_not_followed(copied: Path, runs: Path) -> None:
-    (copied / "pole/checkpoints/step_00000999").symlink_to(runs / "pole/checkpoints/step_00000256")
+        agents.load("linked")
+    (checkpoints / "step_00000999").symlink_to(runs / "pole/checkpoints/step_00000256")
     with pytest.raises(CheckpointError, match="has no checkpoint"):
-        Agents(copied).load("pole", "step_00000999")
-
-
-def test_a_run_without_a_checkpoint_says_so(copied: Path) -> None:
-    shutil.rmtree(copied / "pole/checkpoints")
-    with pytest.raises(CheckpointError, match="has no checkpoint yet"):
-        Agents(copied).load("pole")
-
-
-def test_a_damaged_checkpoint_is_refused(copied: Path) -> None:
-    weights = copied / "pole/checkpoints/step_00000256/model.safetensors"
+        agents.load("pole", "step_00000999")
+    weights = checkpoints / "step_00000256/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     with pytest.raises(CheckpointError, match="step_00000256"):
-        Agents(copied).load("pole")
+        agents.load("pole", "step_00000256")
+    shutil.rmtree(checkpoints)
+    with pytest.raises(CheckpointError, match="has no checkpoint yet"):
+        agents.load("pole")
 
 
 def test_a_network_of_the_users_own_cannot_be_rebuilt_and_says_so(copied: Path) -> None:
@@ -111,36 +96,105 @@ def test_a_network_of_the_users_own_cannot_be_rebuilt_and_says_so(copied: Path) 
         Agents(copied).load("pole")
 
 
-class TestWorldsInFiles:
-    """A user's own world, which he trained."""
+def test_a_world_in_a_file_plays_without_a_question_for_who_trained_it_and_with_trust_for_others(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Agents(runs).load("walk").note == ""
+    monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "another user"))
+    with pytest.raises(TrustError, match="--trust"):
+        Agents(runs).load("walk")
+    assert Agents(runs, trust=True).load("walk").config.env.endswith("walk.py")
 
-    @pytest.fixture
-    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "state"))
-        (tmp_path / "walk.py").write_text(WALK)
-        train_small(tmp_path / "runs", "walk", str(tmp_path / "walk.py"), total_timesteps=64)
-        return tmp_path
 
-    def test_it_plays_without_a_question(self, place: Path) -> None:
-        assert Agents(place / "runs").load("walk").note == ""
+def test_when_the_file_of_a_world_is_gone_the_runs_copy_plays_and_without_it_the_message_names_the_file(
+    tmp_path: Path,
+) -> None:
+    world = tmp_path / "walk.py"
+    world.write_text(WALK)
+    train_small(tmp_path / "runs", "walk", str(world), total_timesteps=64)
+    world.write_text(WALK + "\nraise ValueError('not today')\n")
+    with pytest.raises(WorldError, match="not today"):
+        Agents(tmp_path / "runs").load("walk")
+    world.unlink()
+    assert "is not there: playing the run's copy" in Agents(tmp_path / "runs").load("walk").note
+    shutil.rmtree(tmp_path / "runs/walk/world")
+    with pytest.raises(ScramjetError, match=r"walk\.py"):
+        Agents(tmp_path / "runs").load("walk")
 
-    def test_when_its_file_is_gone_the_runs_copy_plays_and_a_note_says_so(self, place: Path) -> None:
-        (place / "walk.py").unlink()
-        assert "is not there: playing the run's copy" in Agents(place / "runs").load("walk").note
 
-    def test_when_the_copy_is_gone_too_the_message_names_the_file(self, place: Path) -> None:
-        (place / "walk.py").unlink()
-        shutil.rmtree(place / "runs/walk/world")
-        with pytest.raises(ScramjetError, match=r"walk\.py"):
-            Agents(place / "runs").load("walk")
+# --- pictures --------------------------------------------------------------------------------------------------
 
-    def test_a_stranger_s_world_runs_only_with_trust(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SCRAMJET_STATE_DIR", str(place / "another user"))
-        with pytest.raises(TrustError, match="--trust"):
-            Agents(place / "runs").load("walk")
-        assert Agents(place / "runs", trust=True).load("walk").config.env.endswith("walk.py")
 
-    def test_a_world_that_fails_to_load_is_named(self, place: Path) -> None:
-        (place / "walk.py").write_text(WALK + "\nraise ValueError('not today')\n")
-        with pytest.raises(WorldError, match="not today"):
-            Agents(place / "runs").load("walk")
+def decoded(data: bytes) -> np.ndarray:
+    """A PNG of three colours without filters, all its sums checked."""
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    chunks, rest = [], data[8:]
+    while rest:
+        length = struct.unpack(">I", rest[:4])[0]
+        assert struct.unpack(">I", rest[8 + length : 12 + length])[0] == zlib.crc32(rest[4 : 8 + length])
+        chunks.append((rest[4:8], rest[8 : 8 + length]))
+        rest = rest[12 + length :]
+    width, height, *kind = struct.unpack(">IIBBBBB", dict(chunks)[b"IHDR"])
+    assert (kind, chunks[-1]) == ([8, 2, 0, 0, 0], (b"IEND", b""))
+    rows = np.frombuffer(zlib.decompress(dict(chunks)[b"IDAT"]), np.uint8).reshape(height, 1 + 3 * width)
+    assert (rows[:, 0] == 0).all()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+def pictures() -> list[np.ndarray]:
+    """Of several sizes, and one whose memory is turned around."""
+    drawn_at_random = [np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+                       for shape in ((1, 1, 3), (5, 7, 3), (300, 2, 3), (4, 6, 3))]  # fmt: skip
+    return [*drawn_at_random, drawn_at_random[-1][::-1, ::2]]
+
+
+def test_a_picture_is_encoded_as_it_looks() -> None:
+    for picture in pictures():
+        assert np.array_equal(decoded(png(picture)), picture), picture.shape
+
+
+@pytest.mark.rest
+def test_pillow_reads_the_same_pixels() -> None:
+    images = pytest.importorskip("PIL.Image")
+    for picture in pictures():
+        assert np.array_equal(np.asarray(images.open(io.BytesIO(png(picture)))), picture), picture.shape
+
+
+class Plain(Env):
+    """A world without `render`."""
+
+    action_space = Discrete(2)
+
+    def ascii(self, s: Any) -> str:
+        return s
+
+
+class Broken(Plain):
+    """A world whose `render` is wrong."""
+
+    def render(self, s: Any) -> np.ndarray:
+        return s.picture
+
+
+def test_a_world_is_shown_by_its_picture_or_else_as_harmless_text() -> None:
+    pool = NativePool(CartPole(), 1, backend="interpreted")
+    pool.reset(0)
+    assert np.array_equal(drawn(pool.env, pool.record(0)), CartPole().render(pool.record(0)))
+    assert drawn(Plain(), "x o\n o ") == "x o\n o "
+    shown = plain_text("\x1b[2J" + "y" * 2 * MOST_CHARACTERS)  # moves no cursor, and ends
+    assert "\x1b" not in shown
+    assert len(shown) < 1.1 * MOST_CHARACTERS
+
+
+def test_what_is_no_picture_is_refused_with_what_it_is() -> None:
+    with pytest.raises(WorldError, match=r"Broken.render raised AttributeError"):
+        drawn(Broken(), object())
+    for picture, given in (
+        (np.zeros((4, 4), np.uint8), r"uint8 \[4, 4\]"),
+        (np.zeros((4, 4, 3), np.float32), r"float32 \[4, 4, 3\]"),
+        (np.zeros((0, 4, 3), np.uint8), r"uint8 \[0, 4, 3\]"),
+        (np.lib.stride_tricks.as_strided(np.zeros(3, np.uint8), (9999, 9999, 3), (0, 0, 1)), "9999 x 9999 pixels"),
+        ("no picture", "<U10"),
+    ):
+        with pytest.raises(WorldError, match=given):
+            checked_picture(picture, "World")

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.helpers.contrast import faint_texts
-from tests.helpers.page_server import PageServer
 from tests.helpers.played_runs import tiny_run
+
+from tests.helpers.pages import PageServer, faint_texts
 from tests.helpers.world_files import NIM
+
+pytestmark = pytest.mark.rest
 
 OVER = ".news.good, .news.bad, .news.even"
 

@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
-import numpy as np
 import pytest
-from PIL import Image
-from starlette.testclient import TestClient
+import torch
+from websockets.sync.client import connect
 
 from scramjet.arena.solver.position import Position
 from scramjet.arena.solver.solver import Solver
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.envs.games.kuhn import Kuhn
+from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.training.playing import load_policy
 from scramjet.web.agents import Agents
 from scramjet.web.context import THINKING
-from scramjet.web.playing import routes as play_routes
+from scramjet.web.playing import routes, setting
 from scramjet.web.playing.session import NOT_SHOWN, Session
-from scramjet.web.server import make_app
-from tests.helpers.played_runs import tiny_run
-from tests.helpers.world_files import NIM
+from tests.helpers.pages import PageServer
+from tests.helpers.small_runs import train_small
 
 Message = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with tiny runs of games."""
-    folder = tmp_path_factory.mktemp("runs")
-    for world in ("tic_tac_toe", "kuhn"):
-        tiny_run(folder, world, world)
-    return folder
 
 
 @pytest.fixture
 def session(runs: Path) -> Session:
     return Session(Agents(runs))
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Games are played by the interpreted rules, so that no world is compiled for a few moves."""
+    monkeypatch.setattr(
+        setting, "make_pool", lambda config, **_: NativePool(config.make_env(), 1, backend="interpreted")
+    )
 
 
 def say(session: Session, do: str, **rest: Any) -> list[Message]:
@@ -60,58 +59,51 @@ def play_to_the_end(session: Session, state: Message) -> Message:
     return state
 
 
-def pixels(state: Message) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(state["picture"]))))
-
-
-@pytest.mark.parametrize("seat", ["first", "second", "random"])
-def test_a_game_against_a_run_is_played_to_its_end_by_clicks_in_either_seat(session: Session, seat: str) -> None:
-    answers = say(session, "start", run="tic_tac_toe", seat=seat, seed=4)
-    assert [each["kind"] for each in answers[:3]] == ["status", "table", "state"]
-    state = answers[-1]
-    person = state["person_to_move"]
-    assert seat == "random" or person == (seat == "second")
-    state = play_to_the_end(session, state)
-    assert state["played"][person]["player"] == person
-    assert state["legal_moves"] == []
-    crosses, rings = state["text"].count("X"), state["text"].count("O")
-    assert abs(crosses - rings) <= 2  # one more in "X wins"
+def test_a_game_against_a_run_is_played_to_its_end_by_clicks_in_either_seat(session: Session) -> None:
+    for seat in ("first", "second", "random"):
+        answers = say(session, "start", run="toe", seat=seat, seed=4)
+        assert [each["kind"] for each in answers[:3]] == ["status", "table", "state"]
+        state = answers[-1]
+        person = state["person_to_move"]
+        assert seat == "random" or person == (seat == "second")
+        state = play_to_the_end(session, state)
+        assert state["played"][person]["player"] == person
+        assert state["legal_moves"] == []
+        crosses, rings = state["text"].count("X"), state["text"].count("O")
+        assert abs(crosses - rings) <= 2  # one more in "X wins"
 
 
 def test_the_position_after_a_move_is_told_before_the_opponent_thinks(session: Session) -> None:
-    say(session, "start", run="tic_tac_toe", seed=1)
-    answers = session.answers({"do": "move", "number": 4})
-    first = next(answers)
+    say(session, "start", run="toe", seed=1)
+    first, second = session.answers({"do": "move", "number": 4})
     assert (first["num_moves"], first["person_to_move"], first["to_move"], first["legal_moves"]) == (1, None, [1], [])
-    second = next(answers)
     assert (second["num_moves"], second["person_to_move"]) == (2, 0)
-    assert next(answers, None) is None
 
 
 def test_undo_goes_back_to_the_same_picture_and_gets_the_same_reply(session: Session) -> None:
-    before = say(session, "start", run="tic_tac_toe", seed=1, temperature=1)[-1]
+    before = say(session, "start", run="toe", seed=1, temperature=1)[-1]
     after = say(session, "move", number=4)[-1]
-    assert not np.array_equal(pixels(after), pixels(before))
+    assert after["picture"] != before["picture"]
     assert say(session, "undo")[-1] == before
     assert say(session, "move", number=4)[-1] == after
     assert say(session, "new")[-1]["num_moves"] == 0
 
 
 def test_a_hint_has_the_networks_own_probabilities_and_value(session: Session, runs: Path) -> None:
-    import torch
-
-    say(session, "start", run="tic_tac_toe", seed=1)
+    say(session, "start", run="toe", seed=1)
     (hint,) = say(session, "hint")
-    policy = load_policy(runs / "tic_tac_toe")
-    output = policy(torch.zeros(1, 2, 3, 3, dtype=torch.int8))
+    with torch.no_grad():
+        output = load_policy(runs / "toe")(torch.zeros(1, 2, 3, 3, dtype=torch.int8))
     expected = torch.softmax(output.logits[0], 0).tolist()
     assert [move["probability"] for move in hint["moves"]] == pytest.approx(expected, abs=1e-5)
-    assert -1.5 < hint["value"] < 1.5
+    assert hint["value"] == pytest.approx(float(output.value) * Agents(runs).load("toe").reward_scale, rel=1e-4)
     assert 0 <= hint["chances"] <= 1
 
 
-def test_connect_four_has_the_solvers_verdict_of_each_move(session: Session) -> None:
+def test_connect_four_has_the_verdict_of_book_and_solver_on_each_move(session: Session, interpreted: None) -> None:
     say(session, "start", world="connect_four", opponent="person", seed=1)
+    (hint,) = say(session, "hint")
+    assert [move["name"] for move in hint["moves"] if move["verdict"] == "best"] == ["4"]  # Allis 1988
     columns = "444444333332"
     for column in columns:
         state = say(session, "move", number=int(column) - 1)[-1]
@@ -124,14 +116,8 @@ def test_connect_four_has_the_solvers_verdict_of_each_move(session: Session) -> 
         assert move["verdict"].startswith("a draw" if score == 0 else "a win" if score > 0 else "a loss")
 
 
-def test_the_opening_book_tells_the_best_first_move_of_connect_four(session: Session) -> None:
-    say(session, "start", world="connect_four", opponent="person", seed=1)
-    (hint,) = say(session, "hint")
-    assert [move["name"] for move in hint["moves"] if move["verdict"] == "best"] == ["4"]  # Allis 1988
-
-
 def test_search_strength_changes_during_a_game_and_survives_undo(session: Session) -> None:
-    _, table, _ = say(session, "start", run="tic_tac_toe", seed=1, simulations=8)
+    _, table, _ = say(session, "start", run="toe", seed=1, simulations=8)
     assert (table["search"]["strengths"][:2], table["simulations"]) == ([0, 8], 8)
     before = say(session, "move", number=0)[-1]
     assert say(session, "strength", simulations=256) == [{"kind": "strength", "simulations": 256}]
@@ -142,58 +128,61 @@ def test_search_strength_changes_during_a_game_and_survives_undo(session: Sessio
     assert "must be one of 0, 8" in say(session, "strength", simulations=9)[0]["error"]
 
 
-def test_a_world_that_search_refuses_says_why(session: Session) -> None:
+@pytest.mark.rest
+def test_a_world_that_search_refuses_says_why(tmp_path: Path) -> None:
+    train_small(tmp_path, "kuhn", "kuhn", total_timesteps=64)
+    session = Session(Agents(tmp_path))
     _, table, *_ = say(session, "start", run="kuhn", seed=1)
     assert table["search"]["strengths"] == []
     assert "hidden" in table["search"]["reason"]
     assert "hidden" in say(session, "strength", simulations=8)[0]["error"]
 
 
-@pytest.mark.parametrize("world", ["kuhn", "leduc"])
 def test_what_the_browser_gets_before_the_end_depends_on_the_persons_own_card_alone(
-    session: Session, world: str
+    session: Session, interpreted: None
 ) -> None:
-    told: dict[Any, set[str]] = defaultdict(set)
-    others: dict[Any, set[str]] = defaultdict(set)
-    for seed in range(24):
-        seat = ("first", "second")[seed % 2]
-        messages = say(session, "start", world=world, opponent="random", seat=seat, seed=seed)
-        state = messages[-1]
-        assert state["result"] is None
-        assert state["picture"] is not None
-        person = state["person_to_move"]
-        game = session._required().game
-        cards = game.pool.record(0).cards // (1 if world == "kuhn" else 2)
-        key = seat, int(cards[person]), tuple(move["name"] for move in state["played"])
-        told[key].add(json.dumps(messages, sort_keys=True))
-        others[key].add(str(cards))
-    assert any(len(each) > 1 for each in others.values()), "the deals must differ"
-    assert all(len(each) == 1 for each in told.values())
+    for world in ("kuhn", "leduc"):
+        told: dict[Any, set[str]] = defaultdict(set)
+        others: dict[Any, set[str]] = defaultdict(set)
+        for seed in range(24):
+            seat = ("first", "second")[seed % 2]
+            messages = say(session, "start", world=world, opponent="random", seat=seat, seed=seed)
+            state = messages[-1]
+            assert state["result"] is None
+            assert state["picture"] is not None
+            person = state["person_to_move"]
+            cards = session._required().game.pool.record(0).cards // (1 if world == "kuhn" else 2)
+            key = seat, int(cards[person]), tuple(move["name"] for move in state["played"])
+            told[key].add(json.dumps(messages, sort_keys=True))
+            others[key].add(str(cards))
+        assert any(len(each) > 1 for each in others.values()), "the deals must differ"
+        assert all(len(each) == 1 for each in told.values()), world
 
 
-def test_the_cards_are_open_once_the_game_is_over(session: Session) -> None:
-    state = say(session, "start", world="kuhn", opponent="random", seed=2)[-1]
-    assert "?" in state["text"]
+def kuhn_to_the_end(session: Session) -> tuple[Message, Message]:
+    """The first and the last position of a hand in which the person bets."""
+    first = state = say(session, "start", world="kuhn", opponent="random", seed=2)[-1]
     while state["result"] is None:
         state = say(session, "move", number=1)[-1]
-    assert "?" not in state["text"]
-    assert "bet" in {move["name"] for move in state["played"]}
+    return first, state
 
 
-def test_a_world_that_does_not_say_what_a_player_sees_shows_nothing_until_the_end(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+def test_the_cards_are_open_once_the_game_is_over(
+    session: Session, interpreted: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Kuhn, "ascii_for", Env.ascii_for)
+    first, last = kuhn_to_the_end(session)
+    assert "?" in first["text"]
+    assert "?" not in last["text"]
+    assert "bet" in {move["name"] for move in last["played"]}
+    monkeypatch.setattr(Kuhn, "ascii_for", Env.ascii_for)  # a world that does not say what a player sees
     monkeypatch.setattr(Kuhn, "render_for", Env.render_for)
-    state = say(session, "start", world="kuhn", opponent="random", seed=2)[-1]
-    assert (state["picture"], state["text"]) == (None, NOT_SHOWN)
-    while state["result"] is None:
-        state = say(session, "move", number=1)[-1]
-    assert state["picture"] is not None
-    assert state["text"] != NOT_SHOWN
+    first, last = kuhn_to_the_end(session)
+    assert (first["picture"], first["text"]) == (None, NOT_SHOWN)
+    assert last["picture"] is not None
+    assert last["text"] != NOT_SHOWN
 
 
-def test_a_pendulum_is_steered_by_numbers_and_steps_are_taken_back(session: Session) -> None:
+def test_a_pendulum_is_steered_by_numbers_and_steps_are_taken_back(session: Session, interpreted: None) -> None:
     _, table, before = say(session, "start", world="pendulum", seed=1)
     assert (table["bounds"], table["is_real_time"], table["moves"]) == ([[-2.0, 2.0]], True, [])
     (left,) = say(session, "act", values=[-1.0])
@@ -202,16 +191,15 @@ def test_a_pendulum_is_steered_by_numbers_and_steps_are_taken_back(session: Sess
     assert undone == before
     assert left["num_moves"] == right["num_moves"] == 1
     assert left["returns"] != right["returns"]
-    assert not np.array_equal(pixels(left), pixels(right))
+    assert left["picture"] != right["picture"]
     assert "no moves" in say(session, "move", number=0)[0]["error"]
     assert "1 numbers" in say(session, "act", values=[1.0, 2.0])[0]["error"]
 
 
-def test_worlds_to_balance_go_on_by_themselves_and_puzzles_wait(session: Session) -> None:
-    goes_on = {}
-    for world in ("cartpole", "mountain_car", "acrobot", "maze", "sokoban", "game_2048", "snake", "connect_four"):
-        goes_on[world] = say(session, "start", world=world, seed=1)[1]["is_real_time"]
-    assert [world for world, is_real_time in goes_on.items() if is_real_time] == ["cartpole", "mountain_car", "acrobot"]
+def test_worlds_to_balance_go_on_by_themselves_and_puzzles_wait(session: Session, interpreted: None) -> None:
+    worlds = ("cartpole", "mountain_car", "acrobot", "maze", "sokoban", "game_2048", "snake", "connect_four")
+    goes_on = [world for world in worlds if say(session, "start", world=world, seed=1)[1]["is_real_time"]]
+    assert goes_on == ["cartpole", "mountain_car", "acrobot"]
 
 
 MISTAKES = [
@@ -220,7 +208,7 @@ MISTAKES = [
     ({"do": "start"}, "name a run or a world"),
     ({"do": "start", "run": "../../etc"}, "etc"),
     ({"do": "start", "run": "nothing"}, "nothing"),
-    ({"do": "start", "run": "tic_tac_toe", "checkpoint": "../x"}, "no checkpoint"),
+    ({"do": "start", "run": "toe", "checkpoint": "../x"}, "no checkpoint"),
     ({"do": "start", "world": "evil.py"}, "no built-in world"),
     ({"do": "start", "world": "os:system"}, "no built-in world"),
     ({"do": "start", "world": "tic_tac_toe", "opponent": "evil.py:choose"}, "cannot be chosen"),
@@ -241,22 +229,19 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("message", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
-def test_a_mistake_is_answered_and_the_session_goes_on(session: Session, message: Any, said: str) -> None:
-    assert "no game" in say(session, "move", number=0)[0]["error"]
-    say(session, "start", world="tic_tac_toe", opponent="person", seed=1)
-    answers = list(session.answers(message))
-    assert said in answers[-1]["error"]
-    assert say(session, "start", world="tic_tac_toe", seed=1)[-1]["num_moves"] == 0
-
-
-def test_a_seat_that_there_is_not_leaves_no_game_half_begun(session: Session) -> None:
-    assert "seat='banana'" in say(session, "start", run="tic_tac_toe", seat="banana")[-1]["error"]
+def test_a_mistake_is_answered_and_the_session_goes_on(session: Session, interpreted: None) -> None:
+    for message, said in MISTAKES:
+        mistaken = Session(session._agents)
+        assert "no game" in say(mistaken, "move", number=0)[0]["error"]
+        say(mistaken, "start", world="tic_tac_toe", opponent="person", seed=1)
+        assert said in list(mistaken.answers(message))[-1]["error"], message
+        assert say(mistaken, "start", world="tic_tac_toe", seed=1)[-1]["num_moves"] == 0, message
+    assert "seat='banana'" in say(session, "start", run="toe", seat="banana")[-1]["error"]  # no game is half begun
     for do in ("undo", "hint", "new"):
         assert "no game has begun" in say(session, do)[-1]["error"]
 
 
-def test_a_click_that_means_no_legal_move_changes_nothing(session: Session) -> None:
+def test_a_click_that_means_no_legal_move_changes_nothing(session: Session, interpreted: None) -> None:
     before = say(session, "start", world="tic_tac_toe", opponent="person", seed=1)[-1]
     assert say(session, "click", x=0.001, y=0.5) == [before]
     after = say(session, "move", number=4)[-1]
@@ -264,55 +249,48 @@ def test_a_click_that_means_no_legal_move_changes_nothing(session: Session) -> N
 
 
 def test_a_world_in_a_file_plays_if_its_user_trained_it_and_needs_trust_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Path, tmp_path: Path, interpreted: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = tmp_path / "nim.py"
-    world.write_text(NIM)
-    tiny_run(tmp_path / "runs", str(world), "nim")
-    own = Session(Agents(tmp_path / "runs"))
-    state = say(own, "start", run="nim", seed=1)[-1]
-    assert [move["name"] for move in state["legal_moves"]] == ["one", "two"]
+    own = Session(Agents(runs))
+    state = say(own, "start", run="walk", seed=1)[-1]
+    assert [move["name"] for move in state["legal_moves"]] == ["0", "1"]
     assert state["picture"] is None
-    assert "left: 7" in state["text"]
+    assert "at:" in state["text"]
     while state["result"] is None:
-        state = say(own, "move", number=0)[-1]
+        state = say(own, "move", number=1)[-1]
     monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "of a stranger"))
-    refused = say(Session(Agents(tmp_path / "runs")), "start", run="nim", seed=1)[-1]
-    assert "--trust" in refused["error"]
-    trusted = Session(Agents(tmp_path / "runs", trust=True))
-    assert say(trusted, "start", run="nim", seed=1)[-1]["kind"] == "state"
-    world.unlink()
+    assert "--trust" in say(Session(Agents(runs)), "start", run="walk", seed=1)[-1]["error"]
+    assert say(Session(Agents(runs, trust=True)), "start", run="walk", seed=1)[-1]["kind"] == "state"
 
 
-def test_a_world_that_raises_is_answered(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    from scramjet.envs.games.tic_tac_toe import TicTacToe
-
+def test_a_world_that_raises_is_answered(session: Session, interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TicTacToe, "render", lambda self, s: 1 / 0)
     answer = say(session, "start", world="tic_tac_toe", opponent="person", seed=1)[-1]
     assert "ZeroDivisionError: division by zero" in answer["error"]
 
 
-def test_a_socket_plays_and_leaves_no_thread_when_it_closes(runs: Path) -> None:
-    with TestClient(make_app(runs), headers={"host": "localhost"}) as client:
-        with client.websocket_connect("/api/play") as socket:
-            socket.send_text("no json")
-            assert "must be an object" in socket.receive_json()["error"]
-            socket.send_json({"do": "start", "world": "tic_tac_toe", "seed": 1})
-            assert [socket.receive_json()["kind"] for _ in range(3)] == ["status", "table", "state"]
-            assert any(thread.name.startswith(f"{THINKING}-play") for thread in threading.enumerate())
-        deadline = time.monotonic() + 5
-        while any(thread.name.startswith(f"{THINKING}-play") for thread in threading.enumerate()):
-            assert time.monotonic() < deadline, "the thread of the game goes on"
-            time.sleep(0.01)
-        names = {world["name"]: world["num_players"] for world in client.get("/api/play/worlds").json()["worlds"]}
+def playing() -> bool:
+    return any(thread.name.startswith(f"{THINKING}-play") for thread in threading.enumerate())
+
+
+def test_a_socket_plays_refuses_a_second_one_and_leaves_no_thread_when_it_closes(
+    runs: Path, serve_page: Callable[..., PageServer], interpreted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "MOST_SESSIONS", 1)
+    server = serve_page(runs)
+    address = f"ws://{server.address}/api/play"
+    with connect(address) as socket:
+        socket.send("no json")
+        assert "must be an object" in json.loads(socket.recv(30))["error"]
+        socket.send(json.dumps({"do": "start", "world": "tic_tac_toe", "seed": 1}))
+        assert [json.loads(socket.recv(30))["kind"] for _ in range(3)] == ["status", "table", "state"]
+        assert playing()
+        with connect(address) as second:
+            assert "play already" in json.loads(second.recv(30))["error"]
+    deadline = time.monotonic() + 30
+    while playing():
+        assert time.monotonic() < deadline, "the thread of the game goes on"
+        time.sleep(0.01)
+    with urlopen(f"{server.url}api/play/worlds", timeout=30) as answer:
+        names = {world["name"]: world["num_players"] for world in json.load(answer)["worlds"]}
     assert (names["connect_four"], names["cartpole"]) == (2, 1)
-
-
-def test_too_many_games_at_once_are_refused(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(play_routes, "MOST_SESSIONS", 1)
-    with (
-        TestClient(make_app(runs), headers={"host": "localhost"}) as client,
-        client.websocket_connect("/api/play"),
-        client.websocket_connect("/api/play") as second,
-    ):
-        assert "play already" in second.receive_json()["error"]

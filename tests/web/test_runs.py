@@ -1,140 +1,144 @@
-"""The list of runs in a real browser: states, search, order, groups of seeds, the keyboard, and what comes live."""
+"""What the page is told of runs: one folder written to break the page must not take the others with it."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
+import json
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
-from tests.helpers.page_runs import append, make_run, make_running, record
-from tests.helpers.page_server import PageServer, wait_until
-
-
-def names_shown(page: Any) -> list[str]:
-    """The runs in the order of the table."""
-    return [text.split("\n")[0] for text in page.locator("tbody .row-link").all_inner_texts()]
-
-
-def test_a_run_that_a_kill_ended_is_told_from_one_that_runs(page_server: PageServer, browser_page: Any) -> None:
-    make_run(page_server.runs_dir, "done", 100, seed=1)
-    make_run(page_server.runs_dir, "dead", 20, env="pendulum")
-    (make_run(page_server.runs_dir, "halted", 20, env="maze") / "checkpoints/step_00020000").mkdir(parents=True)
-    (make_run(page_server.runs_dir, "broken") / "config.toml").write_text("= [")
-    with make_running(page_server.runs_dir, "alive", 20, env="acrobot"):
-        browser_page.goto(page_server.url)
-        browser_page.get_by_text("running", exact=True).wait_for()
-        cells = browser_page.locator("tbody tr").evaluate_all(
-            "rows => rows.map(row => [row.querySelector('.row-link'), row.querySelector('.mark').lastChild])"
-            ".map(cells => cells.map(cell => cell.textContent))"
-        )
-    expected = {"done": "finished", "dead": "killed", "halted": "stopped", "broken": "damaged", "alive": "running"}
-    assert dict(cells) == expected
+from scramjet.web.runs.curves import RunCurves
+from scramjet.web.runs.details import run_details
+from scramjet.web.runs.facts import glance_at_config, read_spark
+from scramjet.web.runs.index import RunIndex
+from tests.helpers.pages import PageServer, append, contrast, make_run, record
+from tests.helpers.written_runs import record_at, write_run
 
 
-def test_search_and_order(page_server: PageServer, browser_page: Any) -> None:
-    make_run(page_server.runs_dir, "first", 5, env="maze", tags=["paper", "a b"])
-    make_run(page_server.runs_dir, "second", 9, env="cartpole")
-    make_run(page_server.runs_dir, "third", 7, env="pendulum")
-    browser_page.goto(page_server.url)
-    browser_page.get_by_role("button", name="Return").click()
-    assert names_shown(browser_page) == ["second", "third", "first"]
-    browser_page.get_by_role("button", name="Return").click()
-    assert names_shown(browser_page) == ["first", "third", "second"]
-    for search, found in (("tag:paper", ["first"]), ("env:p", ["third", "second"]), ("nothing", [])):
-        browser_page.get_by_role("searchbox").fill(search)
-        assert names_shown(browser_page) == found
-    browser_page.get_by_text("No run matches").wait_for()
-    browser_page.reload()  # the search is part of the address
-    assert browser_page.get_by_role("searchbox").input_value() == "nothing"
+def test_a_number_beyond_all_floats_is_left_out_of_the_small_curve(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step":1,"return_100":1e999}\n')
+    assert json.dumps(read_spark(path), allow_nan=False) == "[]"
 
 
-def test_seeds_of_one_config_are_one_line_with_their_mean_and_range(page_server: PageServer, browser_page: Any) -> None:
-    for seed, updates in ((1, 10), (2, 20), (3, 30)):
-        make_run(page_server.runs_dir, f"run-{seed}", updates, seed=seed)
-    make_run(page_server.runs_dir, "other", 10, total=7_000)
-    browser_page.goto(page_server.url)
-    line = browser_page.locator("tbody tr", has_text="+ 2")
-    assert "20 10 to 30" in " ".join(line.inner_text().split())
-    line.locator("button.row-link").click()
-    assert browser_page.locator("tr.member .row-link").all_inner_texts() == ["run-1", "run-2", "run-3"]
-    line.get_by_role("checkbox").check()
-    link = browser_page.get_by_role("link", name="Compare 3")
-    assert link.get_attribute("href") == "#/compare?runs=run-1,run-2,run-3"
-
-
-def test_the_keyboard_alone_finds_and_opens_a_run(page_server: PageServer, browser_page: Any) -> None:
-    for name, env in (("one", "maze"), ("two", "cartpole"), ("three", "cartpole")):
-        make_run(page_server.runs_dir, name, env=env, total=30_000 + len(name))
-    browser_page.goto(page_server.url)
-    browser_page.locator("tbody tr").nth(2).wait_for()
-    keys = browser_page.keyboard
-    keys.press("/")
-    keys.type("cartpole")
-    keys.press("ArrowDown")
-    keys.press("ArrowDown")
-    wanted = browser_page.evaluate("document.activeElement.textContent")
-    assert wanted == names_shown(browser_page)[1]
-    keys.press("Enter")
-    browser_page.get_by_role("heading", name=wanted).wait_for()
-
-
-def test_the_first_run_appears_in_an_empty_folder_without_reload(page_server: PageServer, browser_page: Any) -> None:
-    browser_page.goto(page_server.url)
-    browser_page.get_by_text("scramjet train cartpole").wait_for()
-    run = make_run(page_server.runs_dir, "newborn", 3)
-    browser_page.get_by_role("link", name="newborn").wait_for()
-    append(run, record(4, 1234.0))
-    browser_page.get_by_role("cell", name="1,234").wait_for()
-    for path in sorted(run.rglob("*"), reverse=True):
-        path.unlink()
-    run.rmdir()
-    browser_page.get_by_text("scramjet train cartpole").wait_for()
-
-
-def test_a_run_that_trains_is_seen_live_and_told_when_it_is_killed(page_server: PageServer, browser_page: Any) -> None:
-    words = ["train", "cartpole", "--runs-dir", str(page_server.runs_dir), "--run-name", "live"]
-    settings = ["--total-timesteps", "100M", "--eval.every", "0", "--checkpoint.every", "0"]
-    training = subprocess.Popen(
-        [sys.executable, "-m", "scramjet", *words, *settings], stdout=subprocess.DEVNULL, env={**os.environ, "CI": "1"}
+def test_wrong_numbers_in_a_record_end_no_look_at_the_folder(tmp_path: Path) -> None:
+    make_run(tmp_path, "fine")
+    for number, metrics in enumerate((
+        {"return_100": 10**400}, {"approx_kl": 10**400, "entropy": 10**400}, {"update": "many"}, {"update": [1]},
+        {"time": {"elapsed_seconds": 10**400, "steps_per_second": 10**400}},
+    )):  # fmt: skip
+        strange = make_run(tmp_path, f"strange-{number}", 2)
+        append(strange, {**record(3), **metrics})
+        json.dumps(run_details(strange, RunCurves()), allow_nan=False)
+    rows = json.loads(json.dumps(looked_at(tmp_path), allow_nan=False))
+    assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(
+        ("fine", *(f"strange-{number}" for number in range(5))), "killed"
     )
-    try:
-        browser_page.goto(page_server.url)
-        browser_page.locator("tbody .steps").wait_for(timeout=60_000)
-        shown = (
-            "before => (text => /^[0-9]/.test(text) && text !== before && text)(document.querySelector('.steps').title)"
-        )
-        first = wait_until(browser_page, shown)
-        wait_until(browser_page, shown, first)
-        browser_page.get_by_role("link", name="live").click()
-        points = "document.querySelector('.main-plot')?.data?.at(-1).x.length ?? 0"
-        count = wait_until(browser_page, f"before => ({points}) > before && ({points})", 1)
-        wait_until(browser_page, f"before => ({points}) > before", count)
-        browser_page.get_by_text("training cartpole from step 0").wait_for()  # the log
-        training.send_signal(signal.SIGKILL)
-        browser_page.get_by_text("killed", exact=True).wait_for()
-    finally:
-        training.kill()
-        training.wait(10)
 
 
-@pytest.mark.parametrize("folder", ["missing", "read-only", "a file"])
-def test_a_strange_folder_is_a_page_and_not_an_error(
-    folder: str, tmp_path: Path, serve_page: Callable[..., PageServer], browser_page: Any
+def looked_at(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a list of runs after one look at the folder."""
+    index = RunIndex(folder)
+    index.scan()
+    return index.rows()
+
+
+def test_a_config_of_brackets_ends_no_look_at_the_folder(tmp_path: Path) -> None:
+    brackets = "[" * 100_000 + "]" * 100_000
+    for key in ("tags", "algorithm"):
+        config = make_run(tmp_path, key) / "config.toml"
+        lines = [line for line in config.read_text().split("\n") if not line.startswith(f"{key} = ")]
+        config.write_text("\n".join([f"{key} = {brackets}", *lines]))
+    assert sorted(row["name"] for row in looked_at(tmp_path)) == ["algorithm", "tags"]
+
+
+def test_a_config_of_lists_that_never_end_is_glanced_at_line_by_line(tmp_path: Path) -> None:
+    text = 'algorithm = "ppo"\n' + "tags = [\n" * 100_000 + '[env]\nname = "cartpole"\n'
+    (tmp_path / "config.toml").write_text(text)  # to look for the end of each would take minutes
+    assert glance_at_config(tmp_path).env == "cartpole"
+
+
+def test_runs_that_differ_in_seed_and_tags_are_one_group(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, "a"), make_run(tmp_path, "b", seed=2, tags=["x", "y [z]"])]
+    first, second = map(glance_at_config, runs)
+    assert first.group == second.group
+    assert second.tags == ("x", "y [z]")
+    other = glance_at_config(make_run(tmp_path, "c", env="maze"))
+    assert other.group != first.group
+
+
+def test_a_message_of_brackets_closes_its_socket_and_is_no_error_of_the_server(
+    page_server: PageServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "strange"
-    if folder == "read-only":
-        make_run(path, "still", 3)
-        path.chmod(0o500)
-    elif folder == "a file":
-        path.write_text("no folder")
-    browser_page.goto(serve_page(path).url)
-    texts = {"missing": "No runs yet", "read-only": "still", "a file": "cannot be read"}
-    browser_page.get_by_text(texts[folder]).first.wait_for()
-    if path.exists():
-        path.chmod(0o700)
+    with connect(f"ws://{page_server.address}/api/live") as socket:
+        socket.send("[" * 60_000)
+        with pytest.raises(ConnectionClosed):
+            [socket.recv(30) for _ in range(1000)]
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+def test_a_run_that_came_since_the_last_look_is_listed(tmp_path: Path) -> None:
+    index = RunIndex(tmp_path)
+    index.scan()
+    make_run(tmp_path, "new")
+    assert [(row["name"], row["state"]) for row in index.rows()] == [("new", "pending")]
+    changed, gone = index.scan()
+    assert ([row["name"] for row in changed], gone) == (["new"], [])
+    assert index.rows() == changed
+
+
+def test_a_video_is_sent_in_the_parts_that_a_player_asks_for(page_server: PageServer) -> None:
+    videos = make_run(page_server.runs_dir, "run") / "videos"
+    videos.mkdir()
+    (videos / "step_00001000.mp4").write_bytes(bytes(range(256)) * 4)
+    (videos / "secret.mp4").symlink_to("/etc/passwd")
+    _, told = answer(page_server, "runs/run")
+    assert [video["name"] for video in told["videos"]] == ["step_00001000.mp4"]
+    request = Request(f"{page_server.url}api/runs/run/videos/step_00001000.mp4", headers={"range": "bytes=10-19"})
+    with urlopen(request, timeout=30) as part:
+        assert (part.status, part.read()) == (206, bytes(range(10, 20)))
+
+
+def answer(server: PageServer, query: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urlopen(f"{server.url}api/{query}", timeout=30) as response:
+            return response.status, json.load(response)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_comparison_has_notes_on_what_cannot_be_read_and_requests_for_the_wrong_thing_are_told(
+    page_server: PageServer,
+) -> None:
+    for name in ("a", "b", "broken"):
+        records = [record_at(update, return_100=10.0 * update) for update in range(1, 31)]
+        write_run(page_server.runs_dir, name, records, seed=ord(name[0]))
+    (page_server.runs_dir / "broken" / "config.toml").write_bytes(b"\0")
+    for query, status, message in (
+        ("", 400, "give from 1 to 100"),
+        ("runs=" + ",".join(f"r{number}" for number in range(101)), 400, "give from 1 to 100"),
+        ("runs=../..", 404, "cannot be used"),
+        ("runs=nobody", 404, "there is no run 'nobody'"),
+        ("runs=a&axis=colour", 400, "expected steps or time"),
+        ("runs=a&smooth=nan", 400, "expected a number from 0 to 1"),
+        ("runs=a&group=colour", 400, "no run has this setting"),
+    ):
+        answered, said = answer(page_server, f"compare?{query}")
+        assert answered == status, query
+        assert message in said["error"], query
+    status, said = answer(page_server, "compare?runs=broken,a,b")
+    assert status == 200
+    assert said["notes"][0].startswith("broken is left out: ")
+    assert [each["runs"] for each in said["contenders"]] == [["a", "b"]]
+    assert said["panels"]
+    assert answer(page_server, "compare?runs=a&metric=unknown")[1]["panels"] == []
+
+
+def test_the_formula_of_contrast_gives_its_known_values() -> None:
+    assert contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
+    assert contrast([119, 119, 119], [255, 255, 255]) == pytest.approx(4.48, abs=0.01)

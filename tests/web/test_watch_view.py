@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.page_server import PageServer
+from tests.helpers.pages import PageServer
 from tests.helpers.small_runs import train_small
 from tests.helpers.world_files import WALK
+
+pytestmark = pytest.mark.rest
 
 STEP = "document.querySelector('.watch-facts').innerText.match(/step ([\\d,]+)/)?.[1]"
 PIXELS = """() => {

@@ -18,6 +18,7 @@ from scramjet.arena.play.dialogue import COMMANDS, Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser
 from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.envs import MultiDiscrete
 from scramjet.envs.api import Env
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
@@ -46,18 +47,21 @@ class Person:
         raise answer
 
 
+NARROW = ConnectFour(rows=2, cols=4, connect=4)
+
+
 def talk(
     *answers: Reply,
     opponent: Player | None = None,
     seat: str = "first",
     env: Env | None = None,
     adviser: Adviser | None = None,
-    width: int = 80,
     seed: int = 1,
+    screen: io.StringIO | None = None,
 ) -> tuple[str, Person]:
     """What is printed while a person types these answers, and the person."""
-    screen, person = io.StringIO(), Person(*answers)
-    console = Console(file=screen, width=width, highlight=False)
+    screen, person = screen or io.StringIO(), Person(*answers)
+    console = Console(file=screen, width=80, highlight=False)
     game = Game(NativePool(env or ConnectFour(), 1, backend="interpreted"), adviser)
     Dialogue(game, Table(opponent, seat), console, person, seed).run()
     return screen.getvalue(), person
@@ -65,7 +69,7 @@ def talk(
 
 def column(number: int) -> str:
     """What a column of Connect Four is called."""
-    return str((list(ConnectFour().action_names) or list(range(7)))[number])
+    return str(1 + number)
 
 
 def an_adviser(env: Env) -> Adviser:
@@ -99,21 +103,16 @@ def test_the_last_move_can_be_taken_back_in_the_game_and_after_its_end() -> None
     assert "Not now: there is no move to take back." in told
 
 
-@pytest.mark.parametrize("nonsense", ["column four", "99", "-1", "\x1b[2J", "hnit", "x" * 500])
-def test_nonsense_is_explained_with_the_legal_moves_and_asked_again(nonsense: str) -> None:
-    told, person = talk(nonsense, opponent=Fixed(6))
-    assert "is no move and no command." in told
-    assert f"Legal: {', '.join(column(number) for number in range(7))}." in " ".join(told.split())
-    assert person.prompts[0] == person.prompts[1]
-    assert "\x1b" not in told
-    assert ("Did you mean 'hint'?" in told) == (nonsense == "hnit")
-
-
-def test_an_illegal_move_is_told_from_nonsense() -> None:
-    env = ConnectFour(rows=2, cols=4, connect=4)
-    name = str((list(env.action_names) or list(range(4)))[1])
-    told, _ = talk(name, name, name, env=env)
-    assert f"{name} is not legal now. Legal: " in told
+def test_nonsense_is_explained_with_the_legal_moves_and_asked_again() -> None:
+    for nonsense in ("column four", "99", "-1", "\x1b[2J", "hnit", "x" * 500):
+        told, person = talk(nonsense, opponent=Fixed(6))
+        assert "is no move and no command." in told, nonsense
+        assert f"Legal: {', '.join(column(number) for number in range(7))}." in " ".join(told.split())
+        assert person.prompts[0] == person.prompts[1]
+        assert "\x1b" not in told
+        assert ("Did you mean 'hint'?" in told) == (nonsense == "hnit")
+    told, _ = talk("2", "2", "2", env=NARROW)
+    assert "2 is not legal now. Legal: " in told
 
 
 def test_help_names_every_command() -> None:
@@ -121,34 +120,37 @@ def test_help_names_every_command() -> None:
     assert all(told.count(f"  {name} ") == 2 for name in COMMANDS)
 
 
-@pytest.mark.parametrize("ending", [EOFError, KeyboardInterrupt, "quit", "q", "exit", "/quit"])
-def test_every_way_out_is_polite(ending: Reply) -> None:
-    told, _ = talk(column(3), ending, opponent=AnyMove())
-    assert told.endswith("Goodbye.\n")
-    assert "Traceback" not in told
+class Interrupted(AnyMove):
+    """Is interrupted while it thinks."""
+
+    def choose(self, *arguments: object) -> np.ndarray:
+        raise KeyboardInterrupt
 
 
-def test_interrupting_a_player_that_thinks_leaves_too() -> None:
-    class Slow(AnyMove):
-        def choose(self, *arguments: object) -> np.ndarray:
-            raise KeyboardInterrupt
+def test_every_way_out_is_polite() -> None:
+    for ending in (EOFError, KeyboardInterrupt, "quit", "q", "exit", "/quit"):
+        told, _ = talk(column(3), ending, opponent=AnyMove())
+        assert told.endswith("Goodbye.\n"), ending
+        assert "Traceback" not in told
+    assert talk(column(3), opponent=Interrupted())[0].endswith("Goodbye.\n")
 
-    told, _ = talk(column(3), opponent=Slow())
-    assert told.endswith("Goodbye.\n")
 
+def test_a_player_that_takes_long_is_said_to_think(monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience, is_told in ((0.001, True), (600.0, False)):
+        screen = io.StringIO()
 
-@pytest.mark.parametrize(("seconds", "is_told"), [(0.3, True), (0.0, False)])
-def test_a_player_that_takes_long_is_said_to_think(
-    seconds: float, is_told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Slow(AnyMove):
-        def choose(self, *arguments: Any) -> np.ndarray:
-            time.sleep(seconds)
-            return super().choose(*arguments)
+        class Slow(AnyMove):
+            """Thinks until that was said."""
 
-    monkeypatch.setattr(screen_module, "PATIENCE_SECONDS", 0.1)
-    told, _ = talk(opponent=Slow(), seat="second")
-    assert ("any move is thinking ..." in told) == is_told
+            def choose(self, *arguments: Any, screen: io.StringIO = screen, waits: bool = is_told) -> np.ndarray:
+                end = time.monotonic() + 60
+                while waits and "thinking" not in screen.getvalue() and time.monotonic() < end:
+                    time.sleep(0.001)
+                return super().choose(*arguments)
+
+        monkeypatch.setattr(screen_module, "PATIENCE_SECONDS", patience)
+        told, _ = talk(opponent=Slow(), seat="second", screen=screen)
+        assert ("any move is thinking ..." in told) == is_told
 
 
 def test_a_hint_shows_every_legal_move_with_its_probability_and_the_chances() -> None:
@@ -162,15 +164,9 @@ def test_a_hint_shows_every_legal_move_with_its_probability_and_the_chances() ->
     words = " ".join(told.split())
     assert "where -1 is lost and +1 won: chances" in words
     assert "a draw counting half" in words
-
-
-def test_a_hint_in_a_game_for_points_tells_of_the_return() -> None:
     told, _ = talk("hint", opponent=AnyMove(), env=Duel(), adviser=an_adviser(Duel()))
     assert "It expects a return of" in told
     assert "chances" not in told
-
-
-def test_without_a_network_there_is_no_hint() -> None:
     told, _ = talk("hint", opponent=AnyMove())
     assert "No hint: there is no network to ask" in told
 
@@ -204,48 +200,33 @@ def test_three_seats_and_moves_of_several_parts_work_and_returns_are_told() -> N
 
 
 def test_a_player_that_breaks_the_rules_loses() -> None:
-    env = ConnectFour(rows=2, cols=4, connect=4)
-    names = [str(each) for each in env.action_names] or list("0123")
-    told, _ = talk(names[2], names[0], opponent=Fixed(2), env=env)
+    told, _ = talk("3", "1", opponent=Fixed(2), env=NARROW)
     assert "always 2 chose a move that is not legal, and so loses." in told
 
 
 def test_long_lists_of_moves_are_shown_on_request() -> None:
-    from scramjet.envs import MultiDiscrete
-
     env = type("Wide", (Trio,), {"action_space": MultiDiscrete([3, 40])})()
     told, person = talk("moves", env=env)
     assert "117 legal, type moves to see them" in person.prompts[0]
     assert "0,39" in told
 
 
-@pytest.mark.parametrize(("seat", "person_begins"), [("first", True), ("second", False), ("1", True), ("2", False)])
-def test_the_seat_decides_who_begins(seat: str, person_begins: bool) -> None:
-    told, _ = talk(opponent=Fixed(3), seat=seat)
-    assert ("You move first." in told) == person_begins
-    assert (f"always 3 played {column(3)}." in told) != person_begins
-
-
-def test_first_is_who_moves_first_even_where_that_is_not_seat_one() -> None:
-    def begins(seat: str, seed: int) -> bool:
-        return "You move first." in talk(opponent=AnyMove(), env=Duel(), seat=seat, seed=seed)[0]
-
-    assert begins("first", 1)
-    assert not begins("second", 1)
-
-
-def test_a_random_seat_is_each_seat_at_times() -> None:
+def test_the_seat_decides_who_begins() -> None:
+    for seat, person_begins in (("first", True), ("second", False), ("1", True), ("2", False)):
+        told, _ = talk(opponent=Fixed(3), seat=seat)
+        assert ("You move first." in told) == person_begins, seat
+        assert (f"always 3 played {column(3)}." in told) != person_begins, seat
+        if not seat.isdigit():  # first is who moves first even where that is not seat one
+            told, _ = talk(opponent=AnyMove(), env=Duel(), seat=seat)
+            assert ("You move first." in told) == person_begins, seat
     seen = {"You move first." in talk(opponent=Fixed(3), seat="random", seed=seed)[0] for seed in range(12)}
     assert seen == {True, False}
+    for seat in ("third", "0", "3", "", "-1", "1" * 5000):
+        with pytest.raises(ConfigError, match="expected first, second, random, or a number from 1 to 2"):
+            talk(opponent=Fixed(3), seat=seat)
 
 
-@pytest.mark.parametrize("seat", ["third", "0", "3", "", "-1", "1" * 5000])
-def test_a_seat_that_is_none_is_refused(seat: str) -> None:
-    with pytest.raises(ConfigError, match="expected first, second, random, or a number from 1 to 2"):
-        talk(opponent=Fixed(3), seat=seat)
-
-
-def test_the_last_move_is_marked_in_colour(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_move_is_marked_in_colour() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system="truecolor", width=80, _environ={"TERM": "xterm"})
     game = Game(NativePool(ConnectFour(), 1, backend="interpreted"))

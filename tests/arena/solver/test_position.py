@@ -11,18 +11,18 @@ from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 
 
-@pytest.mark.parametrize("moves", ["", "4", "4453", "112233", "777777"])
-def test_moves_lead_to_the_pieces_that_the_world_shows_after_them(moves: str) -> None:
+def test_moves_lead_to_the_pieces_that_the_world_shows_after_them() -> None:
     pool = NativePool(ConnectFour(), 1)
-    out = pool.reset(0)
-    for column in moves:
-        out = pool.step(np.array([int(column) - 1]))
-    position = Position.from_moves(moves)
-    assert np.array_equal(position.pieces(), out.obs[0])
-    assert Position.from_pieces(out.obs[0]) == position
-    assert position.legal == np.flatnonzero(out.mask[0]).tolist()
-    record = pool.record(0)
-    assert Position.from_pieces(record.pieces[:: 1 if record.turn == 0 else -1]) == position
+    for moves in ("", "4", "4453", "112233", "777777"):
+        out = pool.reset(0)
+        for column in moves:
+            out = pool.step(np.array([int(column) - 1]))
+        position = Position.from_moves(moves)
+        assert np.array_equal(position.pieces(), out.obs[0]), moves
+        assert Position.from_pieces(out.obs[0]) == position
+        assert position.legal == np.flatnonzero(out.mask[0]).tolist()
+        record = pool.record(0)
+        assert Position.from_pieces(record.pieces[:: 1 if record.turn == 0 else -1]) == position
 
 
 def test_games_of_the_world_end_where_positions_say_so() -> None:
@@ -51,30 +51,23 @@ def test_a_mirrored_position_is_that_of_mirrored_moves() -> None:
     assert Position.from_moves("1123576").mirrored() == Position.from_moves("7765312")
 
 
-@pytest.mark.parametrize(
-    ("moves", "message"),
-    [("48", "move 2 .* columns are 1 to 7"), ("4x", "columns are 1 to 7"), ("1111111", "column 1 is full"),
-     ("12121212", "move 7 .* wins the game")],
-)  # fmt: skip
-def test_moves_that_no_game_has_are_refused_by_name(moves: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Position.from_moves(moves)
-
-
-def test_pieces_that_float_or_overlap_are_refused() -> None:
+def test_moves_that_no_game_has_and_pieces_that_float_or_overlap_are_refused() -> None:
+    for moves, message in (
+        ("48", "move 2 .* columns are 1 to 7"), ("4x", "columns are 1 to 7"), ("1111111", "column 1 is full"),
+        ("12121212", "move 7 .* wins the game"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=message):
+            Position.from_moves(moves)
     floating, overlapping = np.zeros((2, 2, 6, 7), np.int8)
     floating[0, 4, 3] = 1
     overlapping[:, 5, 3] = 1
-    for pieces in (floating, overlapping):
-        with pytest.raises(ConfigError, match="float"):
+    for pieces, message in ((floating, "float"), (overlapping, "float"), (np.zeros((6, 7)), "expected")):
+        with pytest.raises(ConfigError, match=message):
             Position.from_pieces(pieces)
-    with pytest.raises(ConfigError, match="expected"):
-        Position.from_pieces(np.zeros((6, 7)))
 
 
-@pytest.mark.parametrize("cells", [16, 25, 42])
-def test_a_score_says_when_the_winner_makes_the_last_move(cells: int) -> None:
-    for plies in range(cells):
+def test_a_score_says_when_the_winner_makes_the_last_move() -> None:
+    for cells, plies in ((size, plies) for size in (16, 25, 42) for plies in range(size)):
         assert plies_left(0, plies, cells) == cells - plies
         for last in range(plies + 1, cells + 1):  # the piece that wins
             pieces_of_winner = (last + 1) // 2 if last % 2 else last // 2

@@ -56,6 +56,7 @@ def test_positions_of_4_x_4_have_the_scores_of_brute_force_with_a_table_that_for
     assert np.array_equal(solver.score_batch(own, taken, weak=True), np.sign(expected))
 
 
+@pytest.mark.rest
 def test_positions_of_5_columns_by_4_rows_have_the_scores_of_brute_force() -> None:
     brute, solver = BruteForce(4, 5), Solver(4, 5)
     generator = np.random.default_rng(1)
@@ -69,11 +70,8 @@ def test_positions_of_5_columns_by_4_rows_have_the_scores_of_brute_force() -> No
             assert solver.score(position_after(moves, 4, 5)) == brute.score(moves)
             compared += 1
     assert compared > 100
-
-
-def test_5_columns_by_4_rows_are_a_draw_from_the_start() -> None:
-    # by brute force over all 2.8 million positions: benchmarks/connect_four_solver.py --brute-force
-    assert Solver(4, 5).score(Position(rows=4, cols=5)) == 0
+    # a draw from the start, by brute force over 2.8 million positions: benchmarks/connect_four_solver.py --brute-force
+    assert solver.score(Position(rows=4, cols=5)) == 0
 
 
 def test_moves_have_the_scores_of_the_positions_after_them_and_the_best_ones_that_of_the_position() -> None:
@@ -114,13 +112,10 @@ def test_a_solver_that_has_solved_other_positions_gives_the_same_scores_as_one_t
     assert [used.score(each) for each in positions] == [Solver(table_bits=16).score(each) for each in positions]
 
 
-@pytest.mark.parametrize(("rows", "cols"), [(6, 8), (7, 7), (20, 20)])
-def test_a_board_that_is_too_large_is_refused_with_one_that_fits(rows: int, cols: int) -> None:
-    with pytest.raises(ConfigError, match=r"--env\.rows 6 --env\.cols 7"):
-        Solver(rows, cols)
-
-
-def test_a_game_that_is_won_and_a_position_of_another_board_are_refused() -> None:
+def test_boards_that_are_too_large_games_that_are_won_and_positions_of_another_board_are_refused() -> None:
+    for rows, cols in ((6, 8), (7, 7), (20, 20)):
+        with pytest.raises(ConfigError, match=r"--env\.rows 6 --env\.cols 7"):
+            Solver(rows, cols)
     with pytest.raises(ConfigError, match="the game is over"):
         Solver().score(Position.from_moves("1213141"))
     with pytest.raises(ConfigError, match=r"Solver\(4, 5\)"):

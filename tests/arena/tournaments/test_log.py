@@ -44,70 +44,52 @@ def test_what_was_played_is_there_again(path):
     assert batch(0).num_games == 8
 
 
-@pytest.mark.parametrize("kept", [1, 20, -1])
-def test_a_torn_last_line_is_dropped_and_the_next_batch_takes_its_place(path, kept):
+def test_a_torn_last_line_is_dropped_and_the_next_batch_takes_its_place(path):
     whole = path.read_bytes()
     last = whole.splitlines(keepends=True)[-1]
-    path.write_bytes(whole[: -len(last)] + last[:kept])
-    log = TournamentLog(path, HEADER)
-    assert log.batches == [batch(0)]
-    log.append(batch(1, count=6))
-    log.close()
-    assert path.read_bytes() == whole
-
-
-def test_a_file_torn_within_its_header_begins_anew(path):
-    path.write_bytes(path.read_bytes()[:30])
+    for kept in (1, 20, -1):
+        path.write_bytes(whole[: -len(last)] + last[:kept])
+        log = TournamentLog(path, HEADER)
+        assert log.batches == [batch(0)], kept
+        log.append(batch(1, count=6))
+        log.close()
+        assert path.read_bytes() == whole
+    path.write_bytes(whole[:30])  # torn within its header it begins anew
     assert reopened(path) == []
     assert json.loads(path.read_text())["world"] == "connect_four"
 
 
-def test_an_unreadable_line_before_others_is_named(path):
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"{nonsense\n" + lines[2])
-    with pytest.raises(RunError, match=r"line 2 of .*games.jsonl is no batch of games"):
-        reopened(path)
+def test_lines_that_cannot_be_read_or_believed_are_named(path):
+    header, first, last = path.read_bytes().splitlines()
+    damaged = [b"{nonsense"]
+    for change in ({"seating": [0, 2]}, {"seating": [0]}, {"places": [0, 1]}, {"places": [1, 3]}, {"count": 0},
+                   {"count": "many"}):  # fmt: skip
+        record = json.loads(first)
+        record["outcomes"][0] |= change
+        damaged.append(json.dumps(record).encode())
+    for line in damaged:
+        path.write_bytes(b"\n".join([header, line, last, b""]))
+        with pytest.raises(RunError, match=r"line 2 of .*games.jsonl is no batch of games"):
+            reopened(path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"seating": [0, 2]}, {"seating": [0]}, {"places": [0, 1]}, {"places": [1, 3]}, {"count": 0}, {"count": "many"}],
-)
-def test_outcomes_that_cannot_be_are_not_believed(path, change):
-    lines = path.read_text().splitlines()
-    record = json.loads(lines[1])
-    record["outcomes"][0] |= change
-    path.write_text("\n".join([lines[0], json.dumps(record), lines[2], ""]))
-    with pytest.raises(RunError, match="line 2"):
-        reopened(path)
-
-
-def test_a_changed_checkpoint_is_not_mixed_with_the_old_one(path):
-    entrants = [HEADER["entrants"][0], {"name": "b", "digest": "33"}]
-    with pytest.raises(RunError, match=r"a tournament with other entrants \(b is not the one there\)"):
-        reopened(path, {**HEADER, "entrants": entrants})
+def test_another_tournament_and_what_is_none_are_left_alone(path, tmp_path):
+    changed = [HEADER["entrants"][0], {"name": "b", "digest": "33"}]
+    for header, problem in (
+        ({**HEADER, "entrants": changed}, r"a tournament with other entrants \(b is not the one there\)"),
+        ({**HEADER, "games": 20}, r"a tournament with other games .10 there, 20 here.; give another --out"),
+    ):
+        with pytest.raises(RunError, match=problem):
+            reopened(path, header)
+        assert header_hash(header) != header_hash(HEADER)
     assert len(reopened(path)) == 2
-
-
-def test_other_settings_are_another_tournament(path):
-    with pytest.raises(RunError, match=r"a tournament with other games .10 there, 20 here.; give another --out"):
-        reopened(path, {**HEADER, "games": 20})
-    assert header_hash({**HEADER, "games": 20}) != header_hash(HEADER)
-
-
-def test_a_file_that_is_no_tournament_is_left_alone(tmp_path):
-    path = tmp_path / "notes.jsonl"
-    path.write_text("dear diary\n")
-    with pytest.raises(RunError, match="is no tournament"):
-        reopened(path)
-    assert path.read_text() == "dear diary\n"
-
-
-def test_a_link_is_not_followed(path, tmp_path):
-    link = tmp_path / "link.jsonl"
+    notes, link = tmp_path / "notes.jsonl", tmp_path / "link.jsonl"
+    notes.write_text("dear diary\n")
     link.symlink_to(path)
-    with pytest.raises(RunError, match="symbolic link"):
-        reopened(link)
+    for file, problem in ((notes, "is no tournament"), (link, "symbolic link")):
+        with pytest.raises(RunError, match=problem):
+            reopened(file)
+    assert notes.read_text() == "dear diary\n"
 
 
 def test_two_processes_cannot_play_the_same_tournament(path):

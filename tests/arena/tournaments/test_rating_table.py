@@ -1,15 +1,20 @@
-"""The table of a tournament: the right numbers in the right rows, and what it says of cycles."""
+"""The table of a tournament: the right numbers in the right rows, what it says of cycles, and its plot."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
 from scramjet.algorithms.ratings import Rankings, rate
 from scramjet.arena.tournaments.entrants import Entrant
 from scramjet.arena.tournaments.log import BatchResult, Outcome
+from scramjet.arena.tournaments.rating_plot import HEIGHT, WIDTH, check_plot_path, rating_plot, short_number, ticks
 from scramjet.arena.tournaments.rating_table import games_of, rating_table, scores_of, table_text
+from scramjet.errors import ConfigError
 
 PLAYERS = [Entrant("agent@100", "/runs/agent/checkpoints/step_00000100", "1", "/runs/agent", 100)]
 PLAYERS += [Entrant("random", "random", "2"), Entrant("greedy", "greedy", "3")]
@@ -29,20 +34,13 @@ def beats(winner, loser, wins, losses=0, draws=0):
     ]
 
 
-def test_outcomes_of_pairs_are_summed_up_from_both_seats():
-    games = games_of([*beats(0, 1, 5, losses=2, draws=3), *beats(2, 1, 4)], 3)
+def test_outcomes_become_games_of_pairs_rankings_of_more_and_scores_in_which_shared_first_places_are_draws():
+    games = games_of([*beats(0, 1, 5, losses=2, draws=3), *beats(2, 1, 4)], 3)  # from both seats
     assert (games.first.tolist(), games.second.tolist()) == ([0, 1], [1, 2])
     assert (games.wins.tolist(), games.draws.tolist(), games.losses.tolist()) == ([5, 0], [3, 0], [2, 4])
-
-
-def test_outcomes_of_more_are_rankings():
     games = games_of([Outcome((2, 0, 1), (1, 2, 2), 4)], 3)
     assert isinstance(games, Rankings)
-    assert games.players.tolist() == [[2, 0, 1]]
-    assert games.counts.tolist() == [4]
-
-
-def test_scores_count_shared_first_places_as_draws():
+    assert (games.players.tolist(), games.counts.tolist()) == ([[2, 0, 1]], [4])
     scores = scores_of([Outcome((2, 0, 1), (1, 1, 3), 4), Outcome((0, 1, 2), (1, 2, 2), 3)], 3)
     assert [(score.wins, score.draws, score.losses) for score in scores] == [(3, 4, 0), (0, 0, 7), (0, 4, 3)]
 
@@ -70,32 +68,25 @@ def test_without_random_the_mean_is_1000():
     assert any("their mean is 1000" in line for line in table_text(table))
 
 
-def test_a_cycle_is_named_with_its_win_rates():
-    outcomes = [*beats(0, 1, 80, losses=20), *beats(1, 2, 75, losses=25), *beats(2, 0, 70, losses=30)]
-    text = " ".join(table_text(rating_table(PLAYERS, batches(*outcomes))))
-    assert "One number per player is not the whole truth" in text
-    assert "Clearest cycle, of the games with a winner: agent@100 beats random in 80 %, random beats" in text
-    assert "random beats greedy in 75 %, greedy beats agent@100 in 70 %." in text
+def text_of(*outcomes):
+    return " ".join(table_text(rating_table(PLAYERS, batches(*itertools.chain(*outcomes)))))
 
 
-def test_a_cycle_that_may_be_chance_and_none_at_all_are_told_apart():
-    doubtful = [*beats(0, 1, 80, losses=20), *beats(1, 2, 80, losses=20), *beats(2, 0, 52, losses=48)]
-    assert "Clearest cycle, which may be chance" in " ".join(table_text(rating_table(PLAYERS, batches(*doubtful))))
-    none = [*beats(0, 1, 800, losses=200), *beats(1, 2, 800, losses=200), *beats(0, 2, 520, losses=480)]
-    assert "No three players beat each other" in " ".join(table_text(rating_table(PLAYERS, batches(*none))))
-
-
-def test_results_that_ratings_explain_are_said_to_be():
-    outcomes = [*beats(0, 1, 80, losses=20), *beats(1, 2, 60, losses=40), *beats(0, 2, 85, losses=15)]
-    text = " ".join(table_text(rating_table(PLAYERS, batches(*outcomes))))
-    assert "One number per player explains the results (deviance" in text
-    assert "cycle" not in text
-
-
-def test_two_players_cannot_show_a_cycle():
-    table = rating_table(PLAYERS[:2], batches(*beats(0, 1, 5)))
-    assert any("cannot be told from these pairings" in line for line in table_text(table))
-    assert table.as_dict()["cycles"]["is_explained"] is None
+def test_cycles_are_told_from_chance_and_from_results_that_ratings_explain():
+    clear = text_of(beats(0, 1, 80, losses=20), beats(1, 2, 75, losses=25), beats(2, 0, 70, losses=30))
+    assert "One number per player is not the whole truth" in clear
+    assert "Clearest cycle, of the games with a winner: agent@100 beats random in 80 %, random beats" in clear
+    assert "random beats greedy in 75 %, greedy beats agent@100 in 70 %." in clear
+    doubtful = text_of(beats(0, 1, 80, losses=20), beats(1, 2, 80, losses=20), beats(2, 0, 52, losses=48))
+    assert "Clearest cycle, which may be chance" in doubtful
+    none = text_of(beats(0, 1, 800, losses=200), beats(1, 2, 800, losses=200), beats(0, 2, 520, losses=480))
+    assert "No three players beat each other" in none
+    explained = text_of(beats(0, 1, 80, losses=20), beats(1, 2, 60, losses=40), beats(0, 2, 85, losses=15))
+    assert "One number per player explains the results (deviance" in explained
+    assert "cycle" not in explained
+    two = rating_table(PLAYERS[:2], batches(*beats(0, 1, 5)))
+    assert any("cannot be told from these pairings" in line for line in table_text(two))
+    assert two.as_dict()["cycles"]["is_explained"] is None
 
 
 def test_games_that_repeat_themselves_were_cut_or_lost_by_illegal_moves_are_told():
@@ -108,12 +99,10 @@ def test_games_that_repeat_themselves_were_cut_or_lost_by_illegal_moves_are_told
 
 
 def test_players_that_never_met_are_told():
-    apart = rating_table(PLAYERS, batches(*beats(0, 1, 5)))
-    assert apart.num_groups == 2
-    assert any("2 groups that have not met" in line for line in table_text(apart))
-    joined = rating_table(PLAYERS, batches(*beats(0, 1, 5), *beats(1, 2, 3)))
-    assert joined.num_groups == 1
-    assert not any("groups" in line for line in table_text(joined))
+    for outcomes, num_groups in ((beats(0, 1, 5), 2), ([*beats(0, 1, 5), *beats(1, 2, 3)], 1)):
+        table = rating_table(PLAYERS, batches(*outcomes))
+        assert table.num_groups == num_groups
+        assert any("2 groups that have not met" in line for line in table_text(table)) == (num_groups == 2)
 
 
 def test_the_table_for_json_holds_what_the_text_holds():
@@ -131,3 +120,70 @@ def test_games_of_three_are_rated_by_their_places():
     outcomes = [Outcome((0, 1, 2), (1, 2, 3), 20), Outcome((2, 1, 0), (1, 2, 2), 5)]
     table = rating_table(PLAYERS, batches(*outcomes))
     assert [row.entrant.name for row in table.rows] == ["agent@100", "random", "greedy"]
+
+
+# --- the plot --------------------------------------------------------------------------------------------------
+
+SVG = "{http://www.w3.org/2000/svg}"
+CHECKPOINTS = [Entrant(f"{run}@{step}", f"/{run}/{step}", f"{run}{step}", f"/runs/{run}", step)
+               for run, step in (("one", 0), ("one", 500), ("one", 1000), ("two", 500))]  # fmt: skip
+
+
+def plotted(entrants, wins):
+    """The table of a round robin in which i beats j in wins[i, j] of 20 games, and its plot as an XML tree."""
+    outcomes = itertools.chain(*(beats(i, j, won, losses=20 - won) for (i, j), won in wins.items()))
+    table = rating_table(entrants, batches(*outcomes))
+    return table, ElementTree.fromstring(rating_plot(table, "a <title> & more"))
+
+
+def numbers(element):
+    return [tuple(map(float, pair.split(","))) for pair in element.get("points").split()]
+
+
+def test_points_of_a_run_are_in_step_with_training_and_rating_and_all_is_named_within_the_picture():
+    wins = {(0, 4): 12, (1, 4): 16, (2, 4): 18, (3, 4): 20, (1, 0): 13, (2, 1): 12, (3, 2): 9}
+    table, tree = plotted([*CHECKPOINTS, Entrant("random", "random", "r")], wins)
+    one, two = (numbers(line) for line in tree.iter(f"{SVG}polyline"))
+    assert (len(one), len(two)) == (3, 1)
+    xs = [x for x, _ in one]
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)
+    assert two[0][0] == pytest.approx(xs[1])
+    ratings = {row.entrant.name: row.rating for row in table.rows}
+    ys = [y for _, y in (*one, *two)]
+    known = [ratings[each.name] for each in CHECKPOINTS]
+    slope = (ys[2] - ys[0]) / (known[2] - known[0])
+    assert slope < 0
+    assert ys == pytest.approx([ys[0] + slope * (rating - known[0]) for rating in known], abs=0.3)
+    texts = [each for each in tree.iter(f"{SVG}text") if each.get("x")]
+    places = [(float(each.get("x")), float(each.get("y"))) for each in texts]
+    places += [point for shape in ("polyline", "polygon") for each in tree.iter(SVG + shape) for point in numbers(each)]
+    assert len(places) > 15
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places)
+    assert any(each.text == "a <title> & more" for each in tree.iter(f"{SVG}text"))  # was escaped
+    labels = {each.text: float(each.get("y")) for each in tree.iter(f"{SVG}text") if each.get("style")}
+    assert set(labels) == {"one", "two", "random"}
+    assert all(after - before >= 15 for before, after in itertools.pairwise(sorted(labels.values())))  # no overlap
+
+
+def test_one_checkpoint_alone_can_be_plotted():
+    _, tree = plotted([CHECKPOINTS[1], Entrant("random", "random", "r")], {(0, 1): 15})
+    assert len(list(tree.iter(f"{SVG}circle"))) == 1
+
+
+def test_plots_are_svg_in_folders_that_are_there(tmp_path):
+    for path, problem in (
+        (Path("ratings.png"), "written as SVG.*ratings.svg"), (Path("ratings"), "written as SVG.*ratings.svg"),
+        (tmp_path / "nowhere" / "ratings.svg", "there is no folder"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=problem):
+            check_plot_path(path)
+
+
+def test_ticks_are_few_round_and_inside_and_numbers_of_steps_are_short():
+    for low, high in ((0, 1), (950, 2130), (-40, 60), (65_536, 409_600)):
+        found = ticks(low, high)
+        assert 3 <= len(found) <= 8
+        assert all(low <= value <= high for value in found)
+        assert f"{found[1] - found[0]:.0e}"[0] in "125", (low, high)
+    texts = [short_number(value) for value in (0, 250, 1500, 250_000, 1.5e6, 2e9)]
+    assert texts == ["0", "250", "1.5k", "250k", "1.5M", "2B"]

@@ -65,29 +65,31 @@ def outcomes_of(batches):
     return [outcome for batch in batches for outcome in batch.outcomes]
 
 
-@pytest.mark.parametrize(("num_players", "num_seats", "rounds"), [(5, 2, 1), (4, 2, 3), (4, 3, 1), (2, 4, 2)])
-def test_a_round_robin_plays_every_matchup_from_all_seats_equally_often(
-    quick, tmp_path, num_players, num_seats, rounds
-):
-    plan = make_plan(num_players, num_seats, style="round-robin", num_rounds=rounds, games=12, seed=3)
-    outcomes = outcomes_of(played(tmp_path / "games.jsonl", plan))
-    assert sum(outcome.count for outcome in outcomes) == plan.num_games
-    seats, matchups = Counter(), Counter()
+def test_a_round_robin_plays_every_matchup_from_all_seats_equally_often(quick, tmp_path):
+    for num_players, num_seats, rounds in ((5, 2, 1), (4, 2, 3), (4, 3, 1), (2, 4, 2)):
+        plan = make_plan(num_players, num_seats, style="round-robin", num_rounds=rounds, games=12, seed=3)
+        outcomes = outcomes_of(played(tmp_path / f"{num_players} {num_seats} {rounds}.jsonl", plan))
+        assert sum(outcome.count for outcome in outcomes) == plan.num_games
+        seats, matchups = Counter(), games_of_matchups(outcomes)
+        for outcome in outcomes:
+            for seat, player in enumerate(outcome.seating):
+                seats[player, seat] += outcome.count
+        assert set(matchups.values()) == {12 * rounds}
+        assert len(set(seats.values())) == 1
+        assert len(seats) == num_players * num_seats
+
+
+def games_of_matchups(outcomes):
+    games = Counter()
     for outcome in outcomes:
-        matchups[tuple(sorted(outcome.seating))] += outcome.count
-        for seat, player in enumerate(outcome.seating):
-            seats[player, seat] += outcome.count
-    assert set(matchups.values()) == {12 * rounds}
-    assert len(set(seats.values())) == 1
-    assert len(seats) == num_players * num_seats
+        games[tuple(sorted(outcome.seating))] += outcome.count
+    return games
 
 
-@pytest.mark.parametrize("style", ["round-robin", "swiss"])
-def test_a_tournament_stopped_anywhere_goes_on_to_the_same_end(quick, tmp_path, monkeypatch, style):
-    plan = make_plan(7, 2, style=style, num_rounds=None, games=6, seed=1)
-    whole = played(tmp_path / "whole.jsonl", plan)
-    for number_of_stops, stop in enumerate((1, 4)):
-        path = tmp_path / f"stopped {number_of_stops}.jsonl"
+def test_a_tournament_stopped_anywhere_goes_on_to_the_same_end(quick, tmp_path, monkeypatch):
+    for style, stop in itertools.product(("round-robin", "swiss"), (1, 4)):
+        plan = make_plan(7, 2, style=style, num_rounds=None, games=6, seed=1)
+        path = tmp_path / f"{style} {stop}.jsonl"
         calls = itertools.count()
 
         def stopping(*arguments, calls=calls, stop=stop, **options):
@@ -102,67 +104,44 @@ def test_a_tournament_stopped_anywhere_goes_on_to_the_same_end(quick, tmp_path, 
         tournament.log.close()
         assert len(tournament.log.batches) == stop
         monkeypatch.setattr(module, "play_games", games_by_strength)
-        assert played(path, plan) == whole
+        assert played(path, plan) == played(tmp_path / f"{style} {stop} whole.jsonl", plan), style
 
 
-def test_another_seed_plays_other_games(quick, tmp_path):
-    plans = [make_plan(4, 2, style=None, num_rounds=None, games=10, seed=seed) for seed in (1, 2)]
-    assert played(tmp_path / "1.jsonl", plans[0]) != played(tmp_path / "2.jsonl", plans[1])
-
-
-def test_no_two_batches_play_the_same_games(quick, tmp_path, monkeypatch):
-    seeds = []
+def test_no_two_batches_and_no_other_seed_play_the_same_games_and_progress_counts_them_all(
+    quick, tmp_path, monkeypatch
+):
+    seeds, seen = [], []
 
     def noting(*arguments, seed, **options):
         seeds.append(seed)
         return games_by_strength(*arguments, seed=seed, **options)
 
     monkeypatch.setattr(module, "play_games", noting)
-    played(tmp_path / "games.jsonl", make_plan(2, 2, style="round-robin", num_rounds=3, games=20, seed=0))
-    assert len(seeds) == len(set(seeds)) == 6
+    for seed in (0, 1):
+        plan = make_plan(2, 2, style="round-robin", num_rounds=3, games=20, seed=seed)
+        played(tmp_path / f"{seed}.jsonl", plan, report=lambda *numbers: seen.append(numbers))
+    assert len(seeds) == len(set(seeds)) == 12
+    assert seen[:6] == [(games, 60) for games in range(10, 61, 10)]
 
 
 def test_a_swiss_tournament_has_no_rematch_and_all_the_games_of_its_plan(quick, tmp_path):
     plan = make_plan(15, 2, style=None, num_rounds=None, games=10, seed=0)
-    assert plan.style == "swiss"
-    assert plan.num_rounds == 8
-    outcomes = outcomes_of(played(tmp_path / "games.jsonl", plan))
-    games = Counter()
-    for outcome in outcomes:
-        games[tuple(sorted(outcome.seating))] += outcome.count
+    assert (plan.style, plan.num_rounds) == ("swiss", 8)
+    games = games_of_matchups(outcomes_of(played(tmp_path / "games.jsonl", plan)))
     assert set(games.values()) == {10}
     assert sum(games.values()) == plan.num_games == 8 * 7 * 10
 
 
-def test_progress_counts_games_of_all_batches(quick, tmp_path):
-    plan = make_plan(3, 2, style="round-robin", num_rounds=1, games=10, seed=0)
-    seen = []
-    played(tmp_path / "games.jsonl", plan, report=lambda *numbers: seen.append(numbers))
-    assert seen == [(10, 30), (20, 30), (30, 30)]
-
-
-def test_more_than_fifty_matchups_are_swiss_unless_the_user_says_otherwise():
-    styles = [make_plan(size, 2, style=None, num_rounds=None, games=2, seed=0).style for size in (10, 11)]
-    assert styles == ["round-robin", "swiss"]
-    assert make_plan(30, 2, style="round-robin", num_rounds=None, games=2, seed=0).style == "round-robin"
-
-
-def test_games_are_rounded_up_to_whole_rounds_of_seats():
-    assert make_plan(4, 3, style=None, num_rounds=None, games=100, seed=0).games_per_matchup == 102
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"games": 0}, "games=0"),
-        ({"num_rounds": 0}, "rounds=0"),
-        ({"num_players": 2, "style": "swiss"}, "use --round-robin"),
-    ],
-)
-def test_plans_that_cannot_be_played_are_refused(change, message):
-    usual = {"num_players": 4, "num_seats": 2, "style": None, "num_rounds": None, "games": 10, "seed": 0}
-    with pytest.raises(ConfigError, match=message):
-        make_plan(**{**usual, **change})
+def test_plans_have_whole_rounds_of_seats_and_are_swiss_beyond_fifty_matchups_unless_the_user_says_otherwise():
+    usual = {"num_players": 4, "num_seats": 2, "style": None, "num_rounds": None, "games": 2, "seed": 0}
+    for changes, style in (({"num_players": 10}, "round-robin"), ({"num_players": 11}, "swiss"),
+                           ({"num_players": 30, "style": "round-robin"}, "round-robin")):  # fmt: skip
+        assert make_plan(**{**usual, **changes}).style == style
+    assert make_plan(**{**usual, "num_seats": 3, "games": 100}).games_per_matchup == 102
+    for changes, message in (({"games": 0}, "games=0"), ({"num_rounds": 0}, "rounds=0"),
+                             ({"num_players": 2, "style": "swiss"}, "use --round-robin")):  # fmt: skip
+        with pytest.raises(ConfigError, match=message):
+            make_plan(**{**usual, **changes})
 
 
 def test_points_of_a_swiss_round_go_to_those_ahead_in_more_games():
@@ -184,14 +163,14 @@ def test_points_at_a_table_are_shares_of_the_opponents_beaten():
     assert state.standings.scores == pytest.approx([0.25, 0.25, 1], abs=1e-5)
 
 
-@pytest.mark.parametrize(("world", "num_seats"), [(Duel, 2), (Trio, 3)])
-def test_real_games_are_filed_under_the_players_that_played_them(tmp_path, world, num_seats):
-    plan = make_plan(4, num_seats, style="round-robin", num_rounds=1, games=6, seed=2)
-    tournament = begun(tmp_path / "games.jsonl", plan)
-    tournament.pool = pool_of(world(), 8, "interpreted")
-    tournament.play()
-    tournament.log.close()
-    games = games_of(outcomes_of(tournament.log.batches), 4)
-    assert games.num_players == 4
-    total = games.wins + games.draws + games.losses if num_seats == 2 else games.counts
-    assert total.sum() == plan.num_games
+def test_real_games_are_filed_under_the_players_that_played_them(tmp_path):
+    for world, num_seats in ((Duel(), 2), (Trio(), 3)):
+        plan = make_plan(4, num_seats, style="round-robin", num_rounds=1, games=6, seed=2)
+        tournament = begun(tmp_path / f"{num_seats}.jsonl", plan)
+        tournament.pool = pool_of(world, 8, "interpreted")
+        tournament.play()
+        tournament.log.close()
+        games = games_of(outcomes_of(tournament.log.batches), 4)
+        assert games.num_players == 4
+        total = games.wins + games.draws + games.losses if num_seats == 2 else games.counts
+        assert total.sum() == plan.num_games

@@ -19,6 +19,8 @@ from scramjet.web.export_page.assets import RUNTIME, scripts
 from scramjet.web.export_page.page import Facts, shared_page
 from tests.helpers.javascript import PLAY, interpreted_game, world_source
 
+pytestmark = pytest.mark.rest
+
 sync_api = pytest.importorskip("playwright.sync_api")
 
 CHECKED = "Checked: rules and network play as they were trained."

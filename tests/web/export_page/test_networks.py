@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from typing import Any
@@ -43,16 +44,21 @@ ANSWERS = """
 """
 PRIVILEGED = HELPERS / "worlds" / "privileged.py"
 NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
-    ("tic_tac_toe", False, {"encoder": "mlp", "hidden": (32, 16)}),
-    ("cartpole", True, {"activation": "relu", "shared_trunk": True}),
-    ("pendulum", True, {"state_dependent_std": True}),
-    ("pendulum", False, {}),
-    ("connect_four", False, {"encoder": "grid_cnn", "grid_channels": (8,), "grid_blocks": 2, "symmetry": "canonical"}),
     (
         "tic_tac_toe",
         False,
         {"encoder": "grid_cnn", "grid_channels": (8,), "grid_readout": "pool", "symmetry": "average"},
     ),
+    ("pendulum", True, {"state_dependent_std": True}),
+    ("kuhn", False, {"memory": "mingru", "memory_size": 8}),
+    (f"{PRIVILEGED}:Cards", True, {"memory": "gru", "memory_size": 8}),
+    ("cartpole", True, {"value_bins": 21}),
+]
+MORE_NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
+    ("tic_tac_toe", False, {"encoder": "mlp", "hidden": (32, 16)}),
+    ("cartpole", True, {"activation": "relu", "shared_trunk": True}),
+    ("pendulum", False, {}),
+    ("connect_four", False, {"encoder": "grid_cnn", "grid_channels": (8,), "grid_blocks": 2, "symmetry": "canonical"}),
     ("maze", True, {"encoder": "grid_cnn", "grid_channels": (4, 4)}),
     ("door_key", False, {"encoder": "grid_cnn", "grid_channels": (4,), "hidden": (16,)}),
     ("maze", False, {"encoder": "value_propagation", "ignore": ("step_count",), "grid_channels": (8,)}),
@@ -61,10 +67,7 @@ NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
     ("binpack", True, {"hidden": (16,)}),
     ("memory", False, {"memory": "lstm", "memory_size": 8, "memory_layers": 2}),
     ("tmaze", False, {"memory": "gru", "memory_size": 8, "shared_trunk": True}),
-    ("kuhn", False, {"memory": "mingru", "memory_size": 8}),
-    (f"{PRIVILEGED}:Cards", True, {"memory": "gru", "memory_size": 8}),
     (f"{PRIVILEGED}:Nim", True, {}),
-    ("cartpole", True, {"value_bins": 21}),
     ("tmaze", False, {"value_bins": 8, "memory": "gru", "memory_size": 8, "shared_trunk": True}),
 ]
 
@@ -91,56 +94,67 @@ def answers(policy: Policy, config: RunConfig, recorded: dict[str, Any]) -> Any:
     return json.loads(javascript().eval(f"{ANSWERS}({world_source(world)}, {network}, {json.dumps(recorded)})"))
 
 
-@pytest.mark.parametrize(("world", "is_normalized", "settings"), NETWORKS, ids=lambda value: str(value))
-def test_a_network_answers_as_in_torch(world: str, is_normalized: bool, settings: dict[str, Any]) -> None:
+def assert_same_answers(world: str, is_normalized: bool, settings: dict[str, Any]) -> None:
     policy, config = trained_policy(world, is_normalized, settings)
     recorded = recorded_game(config.make_env(), policy, num_steps=6 if world == "snake" else 20)  # type: ignore[arg-type]
     found, difference = answers(policy, config, recorded)
     wanted = [[*seen["logits"], seen["value"]] for step in recorded["steps"] for seen in step["players"]]
     assert len(wanted) >= 6
-    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=1e-4, err_msg=f"{world} {settings}")
     assert difference is None
 
 
-@pytest.mark.parametrize("symmetry", ["none", "average"])
-@pytest.mark.parametrize("factor", [5.0, 500.0])
-def test_values_on_the_symlog_scale_are_shown_as_returns(symmetry: str, factor: float) -> None:
-    policy, config = trained_policy("tic_tac_toe", False, {"hidden": (8,), "symmetry": symmetry})
-    network: Any = policy.network if symmetry == "none" else policy.network.network
-    with torch.no_grad():
-        network.critic_head.weight.mul_(factor)
-    policy.values_are_symlog = True
-    recorded = recorded_game(config.make_env(), policy, num_steps=20)  # type: ignore[arg-type]
-    found, difference = answers(policy, config, recorded)
-    wanted = [seen["value"] for step in recorded["steps"] for seen in step["players"]]
-    assert difference is None
-    np.testing.assert_allclose([one[-1] for one in found], wanted, rtol=1e-3, atol=1e-4)
-    largest = max(map(abs, wanted))
-    assert largest == pytest.approx(np.expm1(MAX_SYMLOG)) if factor == 500.0 else 2 < largest < 1e9
+def test_a_network_answers_as_in_torch() -> None:
+    for case in NETWORKS:
+        assert_same_answers(*case)
 
 
-@pytest.mark.parametrize("damage", ["rewards", "record", "logits", "obs"])
-def test_the_check_of_a_recorded_game_tells_what_differs(damage: str) -> None:
-    policy, config = trained_policy("tic_tac_toe", False, {"hidden": (8,)})
-    recorded = recorded_game(config.make_env(), policy, num_steps=12)  # type: ignore[arg-type]
-    step = recorded["steps"][9]
-    place = step["players"][0] if damage in ("logits", "obs") else step
-    place[damage] = [one + 1 for one in place[damage]] if isinstance(place[damage], list) else place[damage] + 1
-    assert "step 9" in answers(policy, config, recorded)[1]
+@pytest.mark.rest
+@pytest.mark.parametrize(("world", "is_normalized", "settings"), MORE_NETWORKS, ids=lambda value: str(value))
+def test_networks_of_every_kind_answer_as_in_torch(world: str, is_normalized: bool, settings: dict[str, Any]) -> None:
+    assert_same_answers(world, is_normalized, settings)
+
+
+def test_values_on_the_symlog_scale_are_shown_as_returns() -> None:
+    for symmetry, factor in (("none", 500.0), ("average", 5.0)):
+        policy, config = trained_policy("tic_tac_toe", False, {"hidden": (8,), "encoder": "mlp", "symmetry": symmetry})
+        network: Any = policy.network if symmetry == "none" else policy.network.network
+        with torch.no_grad():
+            network.critic_head.weight.mul_(factor)
+        policy.values_are_symlog = True
+        recorded = recorded_game(config.make_env(), policy, num_steps=20)  # type: ignore[arg-type]
+        found, difference = answers(policy, config, recorded)
+        wanted = [seen["value"] for step in recorded["steps"] for seen in step["players"]]
+        assert difference is None
+        np.testing.assert_allclose([one[-1] for one in found], wanted, rtol=1e-3, atol=1e-4, err_msg=symmetry)
+        largest = max(map(abs, wanted))
+        assert largest == pytest.approx(np.expm1(MAX_SYMLOG)) if factor == 500.0 else 2 < largest < 1e9
+
+
+def test_the_check_of_a_recorded_game_tells_what_differs() -> None:
+    policy, config = trained_policy("tic_tac_toe", False, {"hidden": (8,), "encoder": "mlp"})
+    whole = recorded_game(config.make_env(), policy, num_steps=12)  # type: ignore[arg-type]
+    for damage in ("rewards", "record", "logits", "obs"):
+        recorded = copy.deepcopy(whole)
+        step = recorded["steps"][9]
+        place = step["players"][0] if damage in ("logits", "obs") else step
+        place[damage] = [one + 1 for one in place[damage]] if isinstance(place[damage], list) else place[damage] + 1
+        assert "step 9" in answers(policy, config, recorded)[1], damage
 
 
 def test_networks_that_the_page_cannot_run_are_refused_by_name() -> None:
     attention, _ = trained_policy("binpack", False, {"encoder": "entity_attention"})
-    with pytest.raises(ConfigError, match=r"cannot take a network with .*Entity"):
-        describe_policy(attention)
-    policy, _ = trained_policy("cartpole", False, {})
-    policy.network.actor.append(nn.GELU())  # type: ignore[union-attr, operator]
-    with pytest.raises(ConfigError, match="cannot take a network with GELU"):
-        describe_policy(policy)
-    policy, _ = trained_policy("cartpole", False, {})
-    next(policy.parameters()).data.fill_(float("nan"))
-    with pytest.raises(ConfigError, match="no finite numbers"):
-        describe_policy(policy)
+    gelu, _ = trained_policy("cartpole", False, {})
+    gelu.network.actor.append(nn.GELU())  # type: ignore[union-attr, operator]
+    endless, _ = trained_policy("cartpole", False, {})
+    next(endless.parameters()).data.fill_(float("nan"))
+    for policy, problem in (
+        (attention, r"cannot take a network with .*Entity"),
+        (gelu, "cannot take a network with GELU"),
+        (endless, "no finite numbers"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            describe_policy(policy)
 
 
 def test_a_drawn_choice_follows_the_probabilities_and_never_an_illegal_one() -> None:

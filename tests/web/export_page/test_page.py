@@ -27,6 +27,8 @@ from tests.helpers.javascript import javascript
 from tests.helpers.small_runs import train_small
 from tests.web.export_page.test_rules import USERS_WORLD
 
+MLP = PolicyConfig(hidden=(8,), encoder="mlp")
+
 WORLD_WITH = '''
 import numpy as np
 from scramjet.envs import Box, Discrete, Env
@@ -54,30 +56,24 @@ class Odd(Env):
 
 def odd_world(folder: Path, **parts: str) -> Env:
     """A world with a construct of Python that is to be tried."""
-    usual = {
-        "construct": "pass",
-        "dtype": "np.int32",
-        "reward": "0.0",
-        "picture": "return np.zeros((4, 4, 3), np.uint8)",
-    }
+    picture = "return np.zeros((4, 4, 3), np.uint8)"
+    usual = {"construct": "pass", "dtype": "np.int32", "reward": "0.0", "picture": picture}
     path = folder / "odd.py"
     path.write_text(WORLD_WITH.format(**{**usual, **parts}))
     return load_env(str(path))
 
 
-def page_of(env: Env, facts: Facts | None = None) -> SharedPage:
-    policy = make_policy(RunConfig(env="tic_tac_toe" if type(env).__name__ == "TicTacToe" else "cartpole"))
-    return shared_page(env, policy, facts or Facts("run", 100))
+def page_of(env: Env, world: str = "cartpole", facts: Facts | None = None) -> SharedPage:
+    return shared_page(env, make_policy(RunConfig(env=world, policy=MLP)), facts or Facts("run", 100))
 
 
 @pytest.fixture(scope="module")
 def tic_tac_toe() -> SharedPage:
-    return page_of(load_env("tic_tac_toe"))
+    return page_of(load_env("tic_tac_toe"), "tic_tac_toe")
 
 
-@pytest.mark.parametrize(
-    ("construct", "what"),
-    [
+def test_what_has_no_translation_is_refused_by_world_function_and_line(tmp_path: Path) -> None:
+    for construct, what in (
         ("try:\n        pass\n    except ValueError:\n        pass", "try"),
         ("import math", "import math"),
         ("with open('x') as file:\n        pass", "with open"),
@@ -86,25 +82,17 @@ def tic_tac_toe() -> SharedPage:
         ("print(s.x)", "a call of print"),
         ("del s", "del s"),
         ("x = object", "object"),
-    ],
-)
-def test_a_construct_without_translation_is_refused_by_world_function_and_line(
-    construct: str, what: str, tmp_path: Path
-) -> None:
-    with pytest.raises(WorldError, match=r"cannot take Odd: first, line 7 of odd\.py") as refused:
-        page_of(odd_world(tmp_path, construct=construct))
-    assert what in str(refused.value)
-
-
-def test_a_number_type_without_an_array_in_javascript_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorldError, match=r"state\['x'\] is float16"):
+    ):
+        with pytest.raises(WorldError, match=r"cannot take Odd: first, line 7 of odd\.py") as refused:
+            page_of(odd_world(tmp_path, construct=construct))
+        assert what in str(refused.value)
+    with pytest.raises(WorldError, match=r"state\['x'\] is float16"):  # no array of JavaScript has these
         page_of(odd_world(tmp_path, dtype="np.float16"))
 
 
 def test_a_picture_without_translation_is_left_out_with_a_note(tmp_path: Path) -> None:
     env = odd_world(tmp_path, picture="return np.fft.fft(np.zeros((4, 4, 3)))")
-    policy = make_policy(RunConfig(env=str(tmp_path / "odd.py")))
-    page = shared_page(env, policy, Facts("run", 1))
+    page = page_of(env, str(tmp_path / "odd.py"))
     assert "Odd.render, line 22 of odd.py, has a call of np.fft.fft" in page.notes[0]
     assert "render:" not in page.engine
 
@@ -139,19 +127,16 @@ def test_texts_of_a_run_and_a_world_cannot_become_markup_or_code(tmp_path: Path,
     (tmp_path / "heap.py").write_text(USERS_WORLD)
     env = load_env(str(tmp_path / "heap.py"))
     assert "</script>" in (type(env).__doc__ or "")
-    policy = make_policy(RunConfig(env=str(tmp_path / "heap.py")))
     hostile = '</title></script><img src=x onerror="alert(1)"><!--\u2028{weights}'
-    page = Tags(shared_page(env, policy, Facts(hostile, 1)).html)
-    usual = Tags(tic_tac_toe.html)
-    assert page.tags == usual.tags
+    page = Tags(page_of(env, str(tmp_path / "heap.py"), Facts(hostile, 1)).html)
+    assert page.tags == Tags(tic_tac_toe.html).tags
     assert page.policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in page.policy
+    elsewhere = r"https?:|//[a-z]+\.|src=|fetch\(|XMLHttpRequest|WebSocket|import\("  # it names nothing outside itself
+    assert not re.search(elsewhere, tic_tac_toe.html)
 
 
-def test_the_page_names_nothing_outside_itself(tic_tac_toe: SharedPage) -> None:
-    assert not re.search(r"https?:|//[a-z]+\.|src=|fetch\(|XMLHttpRequest|WebSocket|import\(", tic_tac_toe.html)
-
-
+@pytest.mark.rest
 @pytest.mark.parametrize("changes", [
     {"ppo": PPOConfig(value_scale="symlog")},
     {"ppo": PPOConfig(value_scale="popart")},
@@ -166,26 +151,24 @@ def test_a_run_whose_values_are_learned_on_another_scale_becomes_a_page(
     assert "MB; open it in any browser" in capsys.readouterr().out
 
 
-def test_the_command_writes_one_file_and_says_its_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train_small(tmp_path, "game", "tic_tac_toe")
-    out = tmp_path / "game.html"
-    assert call("export-page", tmp_path / "game", "-o", out, "--checkpoint", "latest") == 0
-    assert f"{out}: " in capsys.readouterr().out
+def test_the_command_writes_one_file_and_refuses_what_it_cannot_write_or_find(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, run = tmp_path / "game.html", runs / "toe"
+    assert call("export-page", run, "-o", out, "--checkpoint", "latest") == 0
+    assert re.search(rf"{out}: .* MB; open it in any browser", capsys.readouterr().out)
     assert "trained for 256 steps" in out.read_text()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["game", "game.html"]
+    for words, problem in (
+        ((run, "--checkpoint", "worst"), "has no checkpoint worst; it has best, latest"),
+        ((run, "--checkpoint", "../x"), "is a name"),
+        ((run, "-o", tmp_path), "is a folder"),
+        (("nothing", "--runs-dir", tmp_path), "there is no run 'nothing'"),
+    ):
+        assert problem in refusal(capsys, "export-page", *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["game.html"]
 
 
-def test_the_command_refuses_what_it_cannot_write_or_find(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = train_small(tmp_path, "game", "tic_tac_toe")
-    assert "has no checkpoint worst; it has best, latest" in refusal(
-        capsys, "export-page", run, "--checkpoint", "worst"
-    )
-    assert "is a name" in refusal(capsys, "export-page", run, "--checkpoint", "../x")
-    assert "is a folder" in refusal(capsys, "export-page", run, "-o", tmp_path)
-    assert "there is no run 'nothing'" in refusal(capsys, "export-page", "nothing", "--runs-dir", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["game"]
-
-
+@pytest.mark.rest
 def test_worlds_of_other_libraries_and_stacked_frames_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

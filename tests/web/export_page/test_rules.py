@@ -19,6 +19,8 @@ from scramjet.envs.rng import normal, philox4x32
 from tests.helpers.javascript import interpreted_game, javascript, words_of, world_source
 
 BUILT_IN = [entry.name for entry in registrations() if str(entry.target).startswith("scramjet.")]
+CHOSEN = ("snake", "cartpole", "kuhn")
+"""Agents at once, one player and real numbers, seats and hidden cards."""
 OTHER_KINDS: list[tuple[str, dict[str, Any]]] = [
     ("snake", {"snakes": 3, "size": 8}),
     ("connect_four", {"random_opponent": True, "opening_plies": 6}),
@@ -114,19 +116,20 @@ def assert_same_game(env: Env, num_steps: int) -> None:
         assert there == here, f"{type(env).__name__}, step {number}"
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_a_built_in_world_plays_the_same_game_number_for_number(name: str) -> None:
-    assert_same_game(load_env(name), SLOW.get(name, 100))
-
-
-@pytest.mark.parametrize(("name", "parameters"), OTHER_KINDS, ids=lambda value: str(value))
-def test_other_numbers_of_players_and_openings_play_the_same_game(name: str, parameters: dict[str, Any]) -> None:
-    assert_same_game(load_env(name, **parameters), SLOW.get(name, 60))
-
-
-def test_a_users_world_with_seats_and_fields_of_every_kind_plays_the_same_game(tmp_path: Path) -> None:
-    (tmp_path / "heap.py").write_text(USERS_WORLD)
+def test_worlds_of_every_kind_play_the_same_game_number_for_number(tmp_path: Path) -> None:
+    for name in CHOSEN:
+        assert_same_game(load_env(name), 40)
+    assert_same_game(load_env("snake", snakes=3, size=8), 40)
+    (tmp_path / "heap.py").write_text(USERS_WORLD)  # seats, and fields of every kind
     assert_same_game(load_env(str(tmp_path / "heap.py")), 200)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    ("name", "parameters"), [*((name, {}) for name in BUILT_IN), *OTHER_KINDS], ids=lambda value: str(value)
+)
+def test_a_built_in_world_plays_the_same_game_number_for_number(name: str, parameters: dict[str, Any]) -> None:
+    assert_same_game(load_env(name, **parameters), SLOW.get(name, 100))
 
 
 def test_random_words_are_those_of_the_generator() -> None:
@@ -148,15 +151,9 @@ def test_normal_draws_are_those_of_the_generator_to_the_last_digits() -> None:
     assert [float(text) for text in found.split(",")] == pytest.approx(wanted, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_picture_is_drawn_the_same_to_a_shade(name: str) -> None:
-    env = load_env(name)
-    pool, random, seeds, actions = (
-        NativePool(env, 1, backend="interpreted"),
-        np.random.default_rng(1),
-        EpisodeSeed.of(3),
-        [],
-    )
+def assert_same_picture(name: str) -> None:
+    env, seeds, actions = load_env(name), EpisodeSeed.of(3), []
+    pool, random = NativePool(env, 1, backend="interpreted"), np.random.default_rng(1)
     out = pool.reset(seeds)
     for _ in range(4):
         action = random_actions(pool, out, random)
@@ -170,4 +167,15 @@ def test_a_picture_is_drawn_the_same_to_a_shade(name: str) -> None:
         " return pixelText(game.picture()); })()"
     )
     pixels = np.frombuffer(found.encode("latin-1"), np.uint8).reshape(wanted.shape)
-    assert np.abs(pixels.astype(int) - wanted).max() <= 1
+    assert np.abs(pixels.astype(int) - wanted).max() <= 1, name
+
+
+def test_pictures_are_drawn_the_same_to_a_shade() -> None:
+    for name in CHOSEN:
+        assert_same_picture(name)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", sorted({*DRAWN} - {*CHOSEN}))
+def test_a_picture_is_drawn_the_same_to_a_shade(name: str) -> None:
+    assert_same_picture(name)
