@@ -44,6 +44,14 @@ def copied(runs: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def own_world(tmp_path: Path) -> Path:
+    """A folder with the file of a world, `walk.py`, and a run of it."""
+    (tmp_path / "walk.py").write_text(WALK)
+    train_small(tmp_path / "runs", "walk", str(tmp_path / "walk.py"), total_timesteps=64)
+    return tmp_path
+
+
+@pytest.fixture
 def serve_page(tmp_path: Path) -> Iterator[Callable[..., PageServer]]:
     """A function that starts a server: serve_page(runs_dir=..., token=..., trust=...); ended with the test."""
     started: list[tuple[Any, threading.Thread]] = []
@@ -112,7 +120,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def browser_page(open_page: Callable[..., Any]) -> Any:
+def page(open_page: Callable[..., Any]) -> Any:
     """A page of 1280 x 800 in light colours."""
     return open_page()
 

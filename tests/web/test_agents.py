@@ -23,7 +23,6 @@ from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.web import agents as agents_module
 from scramjet.web.agents import Agents, checkpoint_names
 from scramjet.web.pictures import MOST_CHARACTERS, checked_picture, drawn, plain_text, png
-from tests.helpers.small_runs import train_small
 from tests.helpers.world_files import WALK
 
 
@@ -107,19 +106,17 @@ def test_a_world_in_a_file_plays_without_a_question_for_who_trained_it_and_with_
 
 
 def test_when_the_file_of_a_world_is_gone_the_runs_copy_plays_and_without_it_the_message_names_the_file(
-    tmp_path: Path,
+    own_world: Path,
 ) -> None:
-    world = tmp_path / "walk.py"
-    world.write_text(WALK)
-    train_small(tmp_path / "runs", "walk", str(world), total_timesteps=64)
+    world, runs = own_world / "walk.py", own_world / "runs"
     world.write_text(WALK + "\nraise ValueError('not today')\n")
     with pytest.raises(WorldError, match="not today"):
-        Agents(tmp_path / "runs").load("walk")
+        Agents(runs).load("walk")
     world.unlink()
-    assert "is not there: playing the run's copy" in Agents(tmp_path / "runs").load("walk").note
-    shutil.rmtree(tmp_path / "runs/walk/world")
+    assert "is not there: playing the run's copy" in Agents(runs).load("walk").note
+    shutil.rmtree(runs / "walk/world")
     with pytest.raises(ScramjetError, match=r"walk\.py"):
-        Agents(tmp_path / "runs").load("walk")
+        Agents(runs).load("walk")
 
 
 # --- pictures --------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.played_runs import tiny_run
 
 from tests.helpers.pages import PageServer, faint_texts
+from tests.helpers.small_runs import train_small
 from tests.helpers.world_files import NIM
 
 pytestmark = pytest.mark.rest
@@ -18,19 +18,18 @@ OVER = ".news.good, .news.bad, .news.even"
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny run of tic-tac-toe, and one of a game in a file of the user's own."""
-    folder = tmp_path_factory.mktemp("runs")
-    tiny_run(folder, "tic_tac_toe", "noughts")
-    world = folder.parent / f"{folder.name}_nim.py"
-    world.write_text(NIM)
-    tiny_run(folder, str(world), "matches")
-    return folder
+    folder = tmp_path_factory.mktemp("games")
+    train_small(folder / "runs", "noughts", "tic_tac_toe")
+    (folder / "nim.py").write_text(NIM)
+    train_small(folder / "runs", "matches", str(folder / "nim.py"))
+    return folder / "runs"
 
 
 @pytest.fixture
-def server(serve_page: Callable[..., PageServer], runs: Path) -> PageServer:
-    return serve_page(runs)
+def server(serve_page: Callable[..., PageServer], games: Path) -> PageServer:
+    return serve_page(games)
 
 
 def open_game(page: Any, server: PageServer, route: str) -> None:
@@ -60,41 +59,35 @@ def moves_made(page: Any) -> list[str]:
     return [text.split()[1] for text in page.locator(".move-list li").all_inner_texts()]
 
 
-@pytest.mark.parametrize("seat", ["first", "second"])
-def test_a_game_against_a_run_is_played_to_its_end_by_clicking_on_the_board(
-    server: PageServer, browser_page: Any, seat: str
-) -> None:
-    page = browser_page
-    open_game(page, server, f"/noughts?seat={seat}&seed=3")
-    made = moves_made(page)
-    assert len(made) == (seat == "second")
-    names = [f"{column}{row}" for row in "123" for column in "abc"]
-    while page.locator(OVER).count() == 0:
-        cell = next(cell for cell in range(9) if names[cell] not in moves_made(page))
-        before = len(moves_made(page))
-        click_cell(page, cell)
-        wait_for_answer(page, before)
-        assert moves_made(page)[before] == names[cell]
-    said = page.locator(".news").inner_text()
-    assert said in ("You won.", "noughts won.", "A draw.")
-    click_cell(page, 4)  # after the end a click does nothing
-    assert page.locator(".news").inner_text() == said
-    page.get_by_role("button", name="New game").click()
-    page.wait_for_selector(".news.turn")
-    assert len(moves_made(page)) == (seat == "second")
+def test_a_game_against_a_run_is_played_to_its_end_by_clicking_on_the_board(server: PageServer, page: Any) -> None:
+    for seat in ("first", "second"):
+        open_game(page, server, f"/noughts?seat={seat}&seed=3")
+        assert len(moves_made(page)) == (seat == "second")
+        names = [f"{column}{row}" for row in "123" for column in "abc"]
+        while page.locator(OVER).count() == 0:
+            cell = next(cell for cell in range(9) if names[cell] not in moves_made(page))
+            before = len(moves_made(page))
+            click_cell(page, cell)
+            wait_for_answer(page, before)
+            assert moves_made(page)[before] == names[cell]
+        said = page.locator(".news").inner_text()
+        assert said in ("You won.", "noughts won.", "A draw.")
+        click_cell(page, 4)  # after the end a click does nothing
+        assert page.locator(".news").inner_text() == said
+        page.get_by_role("button", name="New game").click()
+        page.wait_for_selector(".news.turn")
+        assert len(moves_made(page)) == (seat == "second")
 
 
-def test_hints_show_bars_and_chances_and_undo_takes_a_move_back(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
+def test_hints_show_bars_and_chances_and_undo_takes_a_move_back(server: PageServer, page: Any) -> None:
     open_game(page, server, "/noughts?seed=3")
     assert page.get_by_role("button", name="Undo").is_disabled()
     page.get_by_role("button", name="Hints").click()
     page.get_by_text("expects").wait_for()
     shares = [int(text.removesuffix(" %")) for text in page.locator(".hint-table td.right").all_inner_texts()]
-    assert len(shares) == 9
+    assert len(shares) == page.locator(".place-label").count() == 9
     assert sum(shares) == pytest.approx(100, abs=5)
     assert shares == sorted(shares, reverse=True)
-    assert page.locator(".place-label").count() == 9
     click_cell(page, 4)
     wait_for_rows(page, ".hint-table tr", 7)
     assert len(moves_made(page)) == 2
@@ -103,15 +96,15 @@ def test_hints_show_bars_and_chances_and_undo_takes_a_move_back(server: PageServ
     assert moves_made(page) == []
 
 
-def test_a_place_is_marked_under_the_pointer_and_under_the_focus(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
+def test_a_place_is_marked_under_the_pointer_and_under_the_focus(server: PageServer, page: Any) -> None:
     open_game(page, server, "/noughts?seed=3")
     box = page.locator(".board-frame img").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    middle = box["x"] + box["width"] / 2
+    page.mouse.move(middle, box["y"] + box["height"] / 2)
     mark = page.locator(".place-mark")
     mark.wait_for(state="visible")
     found = mark.bounding_box()
-    assert found["x"] + found["width"] / 2 == pytest.approx(box["x"] + box["width"] / 2, abs=2)
+    assert found["x"] + found["width"] / 2 == pytest.approx(middle, abs=2)
     assert found["width"] == pytest.approx(box["width"] * 90 / 290, abs=3)
     assert page.locator(".move.is-marked").inner_text() == "b2"
     page.mouse.move(1, 1)
@@ -121,8 +114,7 @@ def test_a_place_is_marked_under_the_pointer_and_under_the_focus(server: PageSer
     assert mark.bounding_box()["x"] < found["x"]
 
 
-def test_a_whole_game_is_played_by_keyboard_alone(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
+def test_a_whole_game_is_played_by_keyboard_alone(server: PageServer, page: Any) -> None:
     open_game(page, server, "?world=connect_four&opponent=random&seed=5")
     for _ in range(40):
         if page.locator(OVER).count():
@@ -146,11 +138,9 @@ def test_a_whole_game_is_played_by_keyboard_alone(server: PageServer, browser_pa
     assert page.evaluate("document.activeElement.textContent") == "4"
 
 
-def test_the_opponent_and_its_strength_are_chosen_in_the_page(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
+def test_the_opponent_and_its_strength_are_chosen_in_the_page(server: PageServer, page: Any) -> None:
     open_game(page, server, "/noughts?seed=3")
-    slider = page.get_by_label("Looks ahead")
-    slider.focus()
+    page.get_by_label("Looks ahead").focus()
     page.keyboard.press("End")
     page.get_by_text("256 simulations").wait_for()
     click_cell(page, 0)
@@ -162,21 +152,17 @@ def test_the_opponent_and_its_strength_are_chosen_in_the_page(server: PageServer
     assert page.get_by_label("Looks ahead").count() == 0
 
 
-def test_a_game_in_a_file_of_the_users_own_is_played_by_named_buttons(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
-    open_game(page, server, "/matches?seed=1")
+def test_worlds_are_played_by_named_buttons_arrow_keys_in_real_time_and_by_a_slider(
+    server: PageServer, page: Any
+) -> None:
+    open_game(page, server, "/matches?seed=1")  # a game in a file of the user's own
     assert "left: 7" in page.locator(".board-text").inner_text()
-    for _ in range(7):
-        if page.locator(OVER).count():
-            break
+    while not page.locator(OVER).count():
         before = len(moves_made(page))
         page.get_by_role("button", name="one").click()
         wait_for_answer(page, before)
     assert page.locator(".news").inner_text() in ("You won.", "matches won.")
 
-
-def test_a_puzzle_is_played_with_the_arrow_keys(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
     open_game(page, server, "?world=game_2048&seed=1")
     steps = 0
     for key in 4 * ["ArrowLeft", "ArrowUp"]:
@@ -188,9 +174,6 @@ def test_a_puzzle_is_played_with_the_arrow_keys(server: PageServer, browser_page
         steps += 1
     assert page.locator(".news").inner_text().startswith(f"Step {steps},")
 
-
-def test_a_pole_goes_on_by_itself_once_a_key_is_pressed_until_it_falls(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
     open_game(page, server, "?world=cartpole&seed=1")
     page.get_by_text("Press a key or hold a button to begin.").wait_for()
     assert page.get_by_role("button", name="Hints").count() == 0  # there is no network to ask
@@ -201,9 +184,6 @@ def test_a_pole_goes_on_by_itself_once_a_key_is_pressed_until_it_falls(server: P
     page.keyboard.up("ArrowLeft")
     assert 5 <= int(page.locator(".news").inner_text().split()[3]) <= 20  # steps until a pole pushed one way has fallen
 
-
-def test_a_pendulum_has_a_slider(server: PageServer, browser_page: Any) -> None:
-    page = browser_page
     open_game(page, server, "?world=pendulum&seed=1")
     page.get_by_label("Real time").uncheck()
     page.get_by_role("button", name="Step").click()
@@ -212,15 +192,18 @@ def test_a_pendulum_has_a_slider(server: PageServer, browser_page: Any) -> None:
     page.keyboard.press("ArrowRight")
     page.get_by_text("Step 2,").wait_for()
 
+    page.goto(f"{server.url}#/play/nothing")
+    page.get_by_role("alert").filter(has_text="nothing").wait_for()
 
-@pytest.mark.parametrize("route", ["/noughts?seed=3", "?world=cartpole", "?world=othello", "?world=kuhn", ""])
-def test_the_page_fits_a_phone_in_the_dark(server: PageServer, open_page: Callable[..., Any], route: str) -> None:
+
+def test_the_page_fits_a_phone_in_the_dark(server: PageServer, open_page: Callable[..., Any]) -> None:
     page = open_page(viewport={"width": 375, "height": 700}, color_scheme="dark", has_touch=True)
-    page.goto(f"{server.url}#/play{route}")
-    page.wait_for_selector(".news.turn" if route else ".world-list", timeout=30_000)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 375
-    for button in page.locator(".move").all():
-        assert button.bounding_box()["height"] >= 38  # of a thumb's width
+    for route in ("/noughts?seed=3", "?world=cartpole", "?world=othello", "?world=kuhn", ""):
+        page.goto(f"{server.url}#/play{route}")
+        page.wait_for_selector(".news.turn" if route else ".world-list", timeout=30_000)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375, route
+        for button in page.locator(".move").all():
+            assert button.bounding_box()["height"] >= 38, route  # of a thumb's width
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
@@ -240,8 +223,3 @@ def test_every_text_stands_out_with_hints_and_at_the_end_of_a_game(
         wait_for_answer(page, number)
     assert page.locator(".news").inner_text() == "Player 1 won."
     assert faint_texts(page) == []
-
-
-def test_a_run_that_is_not_there_is_said_plainly(server: PageServer, browser_page: Any) -> None:
-    browser_page.goto(f"{server.url}#/play/nothing")
-    browser_page.get_by_role("alert").filter(has_text="nothing").wait_for()

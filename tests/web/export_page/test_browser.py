@@ -18,6 +18,7 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.web.export_page.assets import RUNTIME, scripts
 from scramjet.web.export_page.page import Facts, shared_page
 from tests.helpers.javascript import PLAY, interpreted_game, world_source
+from tests.helpers.pages import contrast
 
 pytestmark = pytest.mark.rest
 
@@ -93,8 +94,9 @@ def test_connect_four_fits_a_phone_in_the_dark_and_shows_what_the_network_thinks
     wait_for_status(page, "The network is to move.")
     wait_for_status(page, "Your move.")
     page.get_by_role("button", name="Undo").tap()
-    colors = page.evaluate("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
-    assert contrast(*colors) > 7
+    colours = ("color", "backgroundColor")
+    parts = [page.evaluate(f"getComputedStyle(document.body).{each}.match(/[0-9]+/g).map(Number)") for each in colours]
+    assert contrast(*parts) > 7
 
 
 def test_a_single_player_world_is_watched_paused_and_played_with_keys_alone(open_shared: Callable[..., Any]) -> None:
@@ -122,25 +124,13 @@ def test_a_page_that_plays_otherwise_than_it_was_trained_says_so(open_shared: Ca
     page.get_by_text("This page does not play as it was trained").wait_for()
 
 
-@pytest.mark.parametrize("name", ["connect_four", "cartpole", "snake", "sokoban"])
-def test_chromium_plays_the_interpreted_rules_number_for_number(name: str, browser_page: Any) -> None:
-    env = load_env(name)
-    wanted, actions, key = interpreted_game(env, 60)
-    source = f"'use strict'; {scripts(RUNTIME)}\n{PLAY}"
-    call = f"played({world_source(env)}, {json.dumps(key)}, {json.dumps(actions)})"
-    assert json.loads(browser_page.evaluate(f"(() => {{ {source}\nreturn {call}; }})()")) == wanted
-
-
-def contrast(first: str, second: str) -> float:
-    """The contrast of two colours `rgb(r, g, b)` by WCAG 2."""
-    bright, dark = sorted((_luminance(color) for color in (first, second)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def _luminance(color: str) -> float:
-    shares = [int(part) / 255 for part in color.removeprefix("rgb(").removesuffix(")").split(",")]
-    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+def test_chromium_plays_the_interpreted_rules_number_for_number(page: Any) -> None:
+    for name in ("connect_four", "cartpole", "snake", "sokoban"):
+        env = load_env(name)
+        wanted, actions, key = interpreted_game(env, 60)
+        source = f"'use strict'; {scripts(RUNTIME)}\n{PLAY}"
+        call = f"played({world_source(env)}, {json.dumps(key)}, {json.dumps(actions)})"
+        assert json.loads(page.evaluate(f"(() => {{ {source}\nreturn {call}; }})()")) == wanted, name
 
 
 def test_every_seat_and_agent_of_a_world_can_be_taken(open_shared: Callable[..., Any]) -> None:
