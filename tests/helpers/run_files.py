@@ -1,6 +1,7 @@
 """Runs trained into a folder, and the metrics that they leave there."""
 
 import json
+from dataclasses import replace
 
 import scramjet
 from scramjet.training.config.run_config import EvaluationConfig
@@ -22,3 +23,16 @@ def last_checkpoint(run):
     """The bytes of the tensors in a run's newest checkpoint: weights, and all else that training depends on."""
     names = ("model.safetensors", "trainer.safetensors")
     return {name: (run / "checkpoints" / "latest" / name).read_bytes() for name in names}
+
+
+def assert_resumes_exactly(config, folder, **given):
+    """A run that is cut in its middle and resumed ends with the bytes and numbers of one that never stopped."""
+    total = config.total_timesteps
+    whole = train(config, folder, run_name="whole", **given)
+    train(replace(config, total_timesteps=total // 2), folder, run_name="cut", **given)
+    resumed = train(None, folder, resume=folder / "cut", total_timesteps=total, **given)
+    assert resumed.step == whole.step
+    expected, found = last_checkpoint(whole.run_path), last_checkpoint(resumed.run_path)
+    for name in expected:
+        assert found[name] == expected[name], name
+    assert {**resumed.metrics, "time": None} == {**whole.metrics, "time": None}

@@ -6,9 +6,7 @@ import re
 from rich.console import Console
 
 from scramjet.training.display import LiveDisplay, RunInfo, Summary
-from scramjet.training.display.text import (
-    next_commands,
-)
+from scramjet.training.display.text import next_commands
 
 INFO = RunInfo(
     run_name="cartpole-20260712-101500",
@@ -46,29 +44,20 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def a_record(update: int, **changes) -> dict:
     score = 500 * update / 100
     record = {
-        "update": update, "step": update * 16_384, "episodes": 40, "return_mean": score,
-        "return_min": score / 2,
-        "return_max": score * 2, "length_mean": score, "return_100": score, "length_100": score,
-        "stat/win": 0.25,
-        "policy_loss": -0.0123, "value_loss": 31.5, "entropy": 0.61, "approx_kl": 0.0101,
-        "approx_kl_k1": 0.0099,
+        "update": update, "step": update * 16_384, "episodes": 40, "return_mean": score, "return_min": score / 2,
+        "return_max": score * 2, "length_mean": score, "return_100": score, "length_100": score, "stat/win": 0.25,
+        "policy_loss": -0.0123, "value_loss": 31.5, "entropy": 0.61, "approx_kl": 0.0101, "approx_kl_k1": 0.0099,
         "clip_fraction": 0.11, "explained_variance": 0.81, "grad_norm": 0.65, "learning_rate": 0.00025,
         "clip_epsilon": 0.2, "entropy_coef": 0.01, "epochs": 4,
         "time": {
             "elapsed_seconds": update / 10, "steps_per_second": 142_000.0, "rollout_seconds": 0.03,
-            "prepare_seconds": 0.01, "learn_seconds": 0.05, "evaluate_seconds": 0.01,
-            "checkpoint_seconds": 0.0,
+            "prepare_seconds": 0.01, "learn_seconds": 0.05, "evaluate_seconds": 0.01, "checkpoint_seconds": 0.0,
         },
     }  # fmt: skip
     return record | changes
 
 
-EVALUATION = {
-    "eval/mean_return": 475.5,
-    "eval/std_return": 9.5,
-    "eval/mean_length": 475.5,
-    "eval/episodes": 100,
-}
+EVALUATION = {"eval/mean_return": 475.5, "eval/std_return": 9.5, "eval/mean_length": 475.5, "eval/episodes": 100}
 
 
 class FakeClock:
@@ -88,11 +77,7 @@ class Screen:
         self.bytes = io.BytesIO()
         self.file = io.TextIOWrapper(self.bytes, encoding=encoding, write_through=True)
         self.console = Console(
-            file=self.file,
-            force_terminal=True,
-            width=width,
-            height=height,
-            _environ={"TERM": "xterm-256color"},
+            file=self.file, force_terminal=True, width=width, height=height, _environ={"TERM": "xterm-256color"}
         )
         self.clock = FakeClock()
         self.display = LiveDisplay(self.console, clock=self.clock)
@@ -112,6 +97,10 @@ class Screen:
     def lines(self) -> list[str]:
         """The frame that stands on the screen now: all after the last time the one before it was erased."""
         return ESCAPE.sub("", ERASED.split(self.output)[-1]).split("\n")
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
 
 
 def commands(summary: Summary) -> list[str]:

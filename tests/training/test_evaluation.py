@@ -1,4 +1,4 @@
-"""Evaluation: a fixed quota for each env, repeatable, apart from training."""
+"""Evaluation: a fixed quota for each env, agent and seat, repeatable, apart from training; and which result is best."""
 
 import math
 import os
@@ -26,6 +26,7 @@ from scramjet.policies.networks import default_network
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.evaluation import evaluator, limits, reports, within_run
+from scramjet.training.evaluation.best import Best, is_new_best
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.limits import GraceTime
 from scramjet.training.evaluation.results import Evaluation, lower_bound
@@ -34,9 +35,19 @@ from scramjet.training.rollout.player import RolloutPlayer
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def evaluator_of(env: Env, *, episodes: int, backend="cpu") -> Evaluator:
-    num_envs = max(1, min(episodes, evaluator.MAX_ENVS))
-    return Evaluator(NativePool(env, num_envs, num_threads=1, backend=backend), episodes=episodes)
+def evaluator_of(env: Env, episodes: int, num_envs: int | None = None, *, backend="interpreted", **given) -> Evaluator:
+    num_envs = num_envs or max(1, min(episodes, evaluator.MAX_ENVS))
+    return Evaluator(NativePool(env, num_envs, num_threads=1, backend=backend), episodes=episodes, **given)
+
+
+def make_policy(env):
+    torch.manual_seed(0)
+    spaces = env.observation_space, env.action_space
+    return Policy(default_network(*spaces, PolicyConfig(hidden=(8,))), *spaces)
+
+
+def evaluate(env: Env, *given, seed=0, **more) -> Evaluation:
+    return evaluator_of(env, *given, **more)(make_policy(env), seed)
 
 
 class ShortOrLong(Env):
@@ -77,22 +88,6 @@ class RandomLength(ShortOrLong):
         return 1.0, s.count == 0
 
 
-def make_policy(env):
-    torch.manual_seed(0)
-    network = default_network(env.observation_space, env.action_space, PolicyConfig(hidden=(8,)))
-    return Policy(network, env.observation_space, env.action_space)
-
-
-def test_every_env_plays_the_same_number_of_episodes_so_short_ones_are_not_over_counted():
-    env = ShortOrLong()
-    result = evaluator_of(env, episodes=64, backend="interpreted")(make_policy(env), 1)
-    assert result.episodes == 64
-    assert result.mean_return == 20.0  # the first 64 episodes to end would all be short: a mean of 0
-    assert result.std_return == 20.0
-    assert result.mean_length == 20.5
-    assert result.stats == {"odd": 0.5}
-
-
 class Guess(ShortOrLong):
     """One step; the second action pays 1."""
 
@@ -100,21 +95,43 @@ class Guess(ShortOrLong):
         return float(action), True
 
 
-def test_drawn_actions_come_as_often_as_the_policy_says_and_from_the_seed():
-    env = Guess()
-    policy = make_policy(env)
+class OnlyOne(Guess):
+    """The first action costs much and is masked."""
+
+    def step(self, s, action):
+        return (1.0 if action == 1 else -100.0), True
+
+    def mask(self, s, mask):
+        mask[0] = False
+
+
+def test_every_env_plays_the_same_number_of_episodes_so_short_ones_are_not_over_counted():
+    result = evaluate(ShortOrLong(), 64)
+    assert result.episodes == 64
+    assert result.mean_return == 20.0  # the first 64 episodes to end would all be short: a mean of 0
+    assert result.std_return == 20.0
+    assert result.mean_length == 20.5
+    assert result.stats == {"odd": 0.5}
+    names = ["cut_episodes", "episodes", "lower_bound", "mean_length", "mean_return", "stats", "std_return"]
+    assert sorted(result.as_dict()) == names  # as the command line prints them
+    with pytest.raises(ConfigError, match="episodes=0 must be at least 1"):
+        evaluator_of(ShortOrLong(), 0)
+
+
+def test_drawn_actions_come_as_often_as_the_policy_says_and_from_the_seed_and_masks_are_obeyed():
+    policy = make_policy(Guess())
     with torch.no_grad():
         policy.network.actor_head.weight.zero_()
         policy.network.actor_head.bias.copy_(torch.tensor([0.75, 0.25]).log())
-    pool = NativePool(env, 32, num_threads=1, backend="interpreted")
     likely, drawn, again, other = (
-        Evaluator(pool, episodes=3200, samples=samples)(policy, seed).mean_return
+        evaluator_of(Guess(), 3200, 32, samples=samples)(policy, seed).mean_return
         for samples, seed in ((False, 1), (True, 1), (True, 1), (True, 2))
     )
     assert likely == 0.0
     assert abs(drawn - 0.25) < 0.03  # four standard deviations
     assert drawn == again
     assert drawn != other
+    assert evaluator_of(OnlyOne(), 4)(policy, 0).mean_return == 1.0
 
 
 def one_env_alone(env, policy, seeds, episodes, backend):
@@ -132,110 +149,79 @@ def one_env_alone(env, policy, seeds, episodes, backend):
     return returns
 
 
-@pytest.mark.parametrize("episodes", [1, 5, 43])
-@pytest.mark.parametrize(("env", "backend"), [(load_env("cartpole"), "cpu"), (RandomLength(), "interpreted")])
-def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action(env, backend, episodes):
-    policy = make_policy(env)
-    result = evaluator_of(env, episodes=episodes, backend=backend)(policy, 11)
-    num_envs = min(episodes, 32)
-    returns = []
-    for i in range(num_envs):
-        quota = episodes // num_envs + (1 if i < episodes % num_envs else 0)
-        returns += one_env_alone(env, policy, EpisodeSeed.of(11).part(i), quota, backend)
-    assert result.episodes == episodes == len(returns)
-    assert result.mean_return == pytest.approx(np.mean(returns))
-    assert result.std_return == pytest.approx(np.std(returns))
-    assert result.mean_length == pytest.approx(np.mean(returns))  # both worlds pay 1 a step
+def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action():
+    for env, backend in ((load_env("cartpole"), "cpu"), (RandomLength(), "interpreted")):
+        for episodes in (1, 5, 43):
+            policy = make_policy(env)
+            result = evaluator_of(env, episodes, backend=backend)(policy, 11)
+            num_envs = min(episodes, 32)
+            returns = []
+            for i in range(num_envs):
+                quota = episodes // num_envs + (1 if i < episodes % num_envs else 0)
+                returns += one_env_alone(env, policy, EpisodeSeed.of(11).part(i), quota, backend)
+            assert result.episodes == episodes == len(returns)
+            assert result.mean_return == pytest.approx(np.mean(returns))
+            assert result.std_return == pytest.approx(np.std(returns))
+            assert result.mean_length == pytest.approx(np.mean(returns))  # both worlds pay 1 a step
 
 
 def test_the_same_policy_gets_the_same_result_twice_by_the_same_seed_also_from_the_same_evaluator():
-    env = load_env("cartpole")
-    policy = make_policy(env)
-    evaluator = evaluator_of(env, episodes=40)
-    first = evaluator(policy, 3)
-    assert evaluator(policy, 4) != first
-    assert evaluator(policy, 3) == first
-    assert evaluator_of(env, episodes=40)(policy, 3) == first
+    policy = make_policy(RandomLength())
+    judge = evaluator_of(RandomLength(), 40)
+    first = judge(policy, 3)
+    assert judge(policy, 4) != first
+    assert judge(policy, 3) == first
+    assert evaluator_of(RandomLength(), 40)(policy, 3) == first
 
 
 def test_evaluation_does_not_disturb_training():
-    env = load_env("cartpole")
-
-    def train(evaluate):
+    def train(is_evaluated):
+        env = load_env("cartpole")
         policy = make_policy(env)
-        evaluator = evaluator_of(env, episodes=8)
+        judge = evaluator_of(env, 8, backend="cpu")
         pool = NativePool(env, 4, num_threads=1)
         player = RolloutPlayer(pool, TorchExecutor(policy), 20)
-        rollout = player.rollout
         pool.reset(0, out=player.buffers.last)
         generator = torch.Generator().manual_seed(0)
         torch.manual_seed(9)
         for _ in range(3):
-            if evaluate:
-                evaluator(policy, 0)
-            player.play(generator)
-        returns = pool.episodes().returns.tolist()
+            if is_evaluated:
+                judge(policy, 0)
+            rollout = player.play(generator)
         tensors = [rollout.obs.clone(), rollout.action.clone(), generator.get_state(), torch.get_rng_state()]
-        weights = [parameter.detach().clone() for parameter in policy.parameters()]
-        return returns, tensors + weights
+        return pool.episodes().returns.tolist(), [*tensors, *(p.detach().clone() for p in policy.parameters())]
 
-    plain_returns, plain = train(False)
-    returns, evaluated = train(True)
+    (plain_returns, plain), (returns, evaluated) = train(False), train(True)
     assert returns == plain_returns
-    for a, b in zip(plain, evaluated, strict=True):
-        assert torch.equal(a, b)
-
-
-def test_evaluation_obeys_masks():
-    class OnlyOne(ShortOrLong):
-        def step(self, s, action):
-            return (1.0 if action == 1 else -100.0), True
-
-        def mask(self, s, mask):
-            mask[0] = False
-
-    env = OnlyOne()
-    policy = make_policy(env)
-    with torch.no_grad():
-        policy.network.actor_head.bias.copy_(torch.tensor([50.0, 0.0]))
-    assert evaluator_of(env, episodes=4, backend="interpreted")(policy, 0).mean_return == 1.0
+    assert all(map(torch.equal, plain, evaluated))
 
 
 def test_episodes_longer_than_the_bound_are_cut_and_counted_as_they_stand_and_all_others_are_played():
-    env = ShortOrLong(long=40)
-    pool = NativePool(env, 4, num_threads=1, backend="interpreted")
-    cut = Evaluator(pool, episodes=12, max_steps=30)(make_policy(env), 0)
+    cut = evaluate(ShortOrLong(), 12, 4, max_steps=30)
     assert (cut.episodes, cut.cut_episodes, cut.mean_return, cut.mean_length) == (12, 6, 15.0, 15.5)
     assert cut.stats == {"odd": 0.0}  # of those that ended
-    just_long_enough = Evaluator(pool, episodes=12, max_steps=41)(make_policy(env), 0)
+    just_long_enough = evaluate(ShortOrLong(), 12, 4, max_steps=41)
     assert (just_long_enough.cut_episodes, just_long_enough.mean_return) == (0, 20.0)
 
 
 def test_where_all_first_episodes_reach_the_usual_bound_no_more_are_played(monkeypatch):
     monkeypatch.setattr(limits, "USUAL_MAX_STEPS", 30)
-    env = ShortOrLong(endless=True)
-    pool = NativePool(env, 4, num_threads=1, backend="interpreted")
-    assert Evaluator(pool, episodes=12)(make_policy(env), 0).episodes == 4
-    assert Evaluator(pool, episodes=12, max_steps=30)(make_policy(env), 0).episodes == 12
+    assert evaluate(ShortOrLong(endless=True), 12, 4).episodes == 4
+    assert evaluate(ShortOrLong(endless=True), 12, 4, max_steps=30).episodes == 12
 
 
 def test_the_usual_bound_is_for_worlds_without_a_time_limit():
-    endless, limited = ShortOrLong(endless=True), ShortOrLong(max_episode_steps=60)
-    assert evaluator_of(endless, episodes=1, backend="interpreted").max_steps == limits.USUAL_MAX_STEPS
-    assert evaluator_of(limited, episodes=1, backend="interpreted").max_steps is None
-    pools = [
-        SerialPool("test", lambda: CliffWalkingEnv(), 1),
-        SerialPool("test", lambda: TimeLimit(CliffWalkingEnv(), 7), 1),
-        SerialPool("test", lambda: gymnasium.make("CartPole-v1"), 1),
-    ]
-    assert [pool.has_time_limit for pool in pools] == [False, True, True]
+    assert evaluator_of(ShortOrLong(endless=True), 1).max_steps == limits.USUAL_MAX_STEPS
+    assert evaluator_of(ShortOrLong(max_episode_steps=60), 1).max_steps is None
+    makers = (CliffWalkingEnv, lambda: TimeLimit(CliffWalkingEnv(), 7), lambda: gymnasium.make("CartPole-v1"))
+    assert [SerialPool("test", make, 1).has_time_limit for make in makers] == [False, True, True]
 
 
 def test_progress_is_reported_from_the_moment_an_evaluation_takes_long(monkeypatch):
     monkeypatch.setattr(reports, "FIRST_REPORT_SECONDS", 0.0)
     monkeypatch.setattr(reports, "REPORT_SECONDS", 0.0)
-    env, told = ShortOrLong(long=40), []
-    evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0, lambda *news: told.append(news))
+    told = []
+    evaluator_of(ShortOrLong(), 2)(make_policy(ShortOrLong()), 0, lambda *news: told.append(news))
     assert told[0] == (0, 2, 1)
     assert told[-1] == (1, 2, 40)
 
@@ -249,6 +235,99 @@ def test_a_stop_leaves_a_short_evaluation_within_a_run_time_to_end(monkeypatch):
         found.append(asked())
     assert found == [False, False, False, True]
     assert GraceTime(lambda: True, math.inf, seconds=0.0)()
+
+
+# --- several players
+
+
+class Staggered(Env):
+    """Agent k of env i lives 1 + k + i % 3 steps and earns 10 ** k a step; an endless one never dies."""
+
+    endless: bool = False
+    num_agents = 3
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"age": np.int32}
+    stat_names = ("agent",)
+
+    def reset(self, s):
+        pass
+
+    def step(self, s, action, reward):
+        s.age += 1
+        for k in range(3):
+            reward[k] = 10.0**k
+        return False
+
+    def alive(self, s, player):
+        return s.age < 1 + player + s._index % 3 or (self.endless and player == 2)
+
+    def observe(self, s, obs, player):
+        obs[0] = 0.0
+
+    def stats(self, s, stats, player):
+        stats.agent = player
+
+
+class Rounds(Staggered):
+    """Two seats in turn; a game of env i lasts 1 + i % 4 turns, the one to move earns 1 and the other loses 2."""
+
+    num_agents = 1
+    num_seats = 2
+
+    def seat(self, s):
+        return s.age % 2
+
+    def step(self, s, action, reward):
+        mover = s.age % 2
+        s.age += 1
+        reward[mover] = 1.0
+        reward[1 - mover] = -2.0
+        return s.age > s._index % 4 and not self.endless
+
+
+def of_an_agent(env: int) -> list[tuple[float, float]]:
+    """Return and length of each agent of an env."""
+    return [(10.0**k * (1 + k + env % 3), 1 + k + env % 3) for k in range(3)]
+
+
+def of_a_seat(env: int) -> list[tuple[float, float]]:
+    turns = 1 + env % 4
+    first, second = (turns + 1) // 2, turns // 2
+    return [(first - 2.0 * second, turns), (second - 2.0 * first, turns)]
+
+
+def test_each_agent_and_each_seat_of_each_env_is_judged_by_its_own_share_of_games():
+    for world, expected_of, stats in (
+        (Staggered(), of_an_agent, {"agent": 1.0}),
+        (Rounds(), of_a_seat, {"agent": 0.5}),
+    ):
+        for episodes, num_envs in [(8, 8), (6, 6), (7, 3), (1, 1), (10, 4)]:
+            result = evaluate(world, episodes, num_envs)
+            expected = []
+            for i in range(num_envs):
+                expected += expected_of(i) * (episodes // num_envs + (i < episodes % num_envs))
+            returns, lengths = zip(*expected, strict=True)
+            assert result.episodes == episodes  # a game of three is one episode
+            assert result.mean_return == pytest.approx(np.mean(returns))
+            assert result.std_return == pytest.approx(np.std(returns))
+            assert result.mean_length == pytest.approx(np.mean(lengths))
+            assert result.stats == stats
+
+
+def test_of_a_game_that_never_ends_each_agents_episode_counts_once_a_game():
+    """Agents 0 and 1 die, agent 2 does not, so that only a cut begins a second game."""
+    for episodes in (1, 2):
+        result = evaluate(Staggered(endless=True), episodes, 1, max_steps=30)
+        assert (result.episodes, result.cut_episodes) == (episodes, episodes)
+        assert result.mean_return == pytest.approx(np.mean([1.0 * 1, 10.0 * 2, 100.0 * 30]))
+        assert result.mean_length == pytest.approx(np.mean([1, 2, 30]))
+    result = evaluate(Rounds(endless=True), 1, 1, max_steps=31)
+    assert (result.episodes, result.cut_episodes) == (1, 1)
+    assert result.mean_return == pytest.approx(np.mean([16 - 2.0 * 15, 15 - 2.0 * 16]))
+
+
+# --- whole runs
 
 
 class Circle(gymnasium.Env):
@@ -265,12 +344,13 @@ class Circle(gymnasium.Env):
         return np.zeros(1, np.float32), -1.0, False, False, {}
 
 
+def circling(**settings) -> RunConfig:
+    small = {"num_envs": 2, "num_steps": 8, "num_workers": 0, "num_threads": 1, "policy": PolicyConfig(hidden=(8,))}
+    return RunConfig(**small, device="cpu", **settings)
+
+
 def test_a_world_that_never_ends_is_evaluated_in_training_and_afterwards_and_says_so(tmp_path, capsys):
-    config = RunConfig(
-        num_envs=2, num_steps=8, total_timesteps=32, num_workers=0, num_threads=1, device="cpu",
-        policy=PolicyConfig(hidden=(8,)),
-        eval=EvaluationConfig(every=1, episodes=3, final_episodes=4, max_steps=20),
-    )  # fmt: skip
+    config = circling(total_timesteps=32, eval=EvaluationConfig(every=1, episodes=3, final_episodes=4, max_steps=20))
     result = scramjet.train(config, env=Circle, runs_dir=tmp_path, display="plain")
     final = result.evaluation
     assert (final.episodes, final.cut_episodes, final.mean_return, final.mean_length) == (4, 4, -20.0, 20.0)
@@ -283,10 +363,7 @@ def test_a_world_that_never_ends_is_evaluated_in_training_and_afterwards_and_say
 
 
 def test_the_time_limit_ends_the_evaluation_after_training(tmp_path):
-    config = RunConfig(
-        num_envs=2, num_steps=8, total_timesteps=16, num_workers=0, num_threads=1, device="cpu", time_limit="1s",
-        policy=PolicyConfig(hidden=(8,)), eval=EvaluationConfig(every=0, max_steps=10**9),
-    )  # fmt: skip
+    config = circling(total_timesteps=16, time_limit="1s", eval=EvaluationConfig(every=0, max_steps=10**9))
     result = scramjet.train(config, env=Circle, runs_dir=tmp_path, display="quiet")
     assert (result.step, result.evaluation, result.exit_code) == (16, None, 0)
     assert (result.run_path / "checkpoints" / "step_00000016").exists()
@@ -296,16 +373,16 @@ def test_a_signal_ends_the_evaluation_after_training_and_the_run_is_whole(tmp_pa
     """Games may take minutes; what was trained is saved all the same."""
 
     def interrupted(*arguments, **options):
-        evaluator = make_evaluator(*arguments, **options)
-        step = evaluator.pool.step
+        judge = make_evaluator(*arguments, **options)
+        step = judge.pool.step
 
         def step_once(action):
             assert not os.kill(os.getpid(), signal.SIGTERM)
-            monkeypatch.setattr(evaluator.pool, "step", pytest.fail)
+            monkeypatch.setattr(judge.pool, "step", pytest.fail)
             return step(action)
 
-        monkeypatch.setattr(evaluator.pool, "step", step_once)
-        return evaluator
+        monkeypatch.setattr(judge.pool, "step", step_once)
+        return judge
 
     monkeypatch.setattr(within_run, "make_evaluator", interrupted)
     config = RunConfig(num_envs=4, num_steps=16, total_timesteps=128, eval=EvaluationConfig(every=0), device="cpu")
@@ -314,43 +391,49 @@ def test_a_signal_ends_the_evaluation_after_training_and_the_run_is_whole(tmp_pa
     assert (result.run_path / "checkpoints" / "step_00000128").exists()
 
 
-def test_no_episodes_is_refused():
-    with pytest.raises(ConfigError, match="episodes=0 must be at least 1"):
-        evaluator_of(ShortOrLong(), episodes=0, backend="interpreted")
-
-
-def test_the_result_as_a_dict_has_the_names_the_command_line_prints():
-    env = ShortOrLong()
-    result = evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0).as_dict()
-    names = ["cut_episodes", "episodes", "lower_bound", "mean_length", "mean_return", "stats", "std_return"]
-    assert sorted(result) == names
-
-
-def evaluation_of(returns: list[float]) -> Evaluation:
-    return Evaluation(float(np.mean(returns)), float(np.std(returns)), 1.0, len(returns), {})
+# --- which result is better
 
 
 def test_the_lower_bound_is_the_mean_less_1_645_standard_errors():
+    def bound_of(returns):
+        return Evaluation(float(np.mean(returns)), float(np.std(returns)), 1.0, len(returns), {}).lower_bound
+
     returns = [1.0, 2.0, 4.0, 8.0, 5.0]
     standard_error = statistics.stdev(returns) / math.sqrt(5)  # by n - 1
-    assert evaluation_of(returns).lower_bound == pytest.approx(4.0 - 1.645 * standard_error)
-    assert evaluation_of([3.0] * 7).lower_bound == 3.0
-    assert evaluation_of([3.0]).lower_bound == 3.0
-
-
-def test_the_true_mean_lies_above_the_lower_bound_in_95_of_100_evaluations():
+    assert bound_of(returns) == pytest.approx(4.0 - 1.645 * standard_error)
+    assert bound_of([3.0] * 7) == bound_of([3.0]) == 3.0
     drawn = np.random.default_rng(0).normal(7.0, 3.0, size=(10_000, 100))
     bounds = np.array([lower_bound(float(row.mean()), float(row.std()), 100) for row in drawn])
-    share = float((bounds < 7.0).mean())
+    share = float((bounds < 7.0).mean())  # of evaluations whose bound lies below the true mean
     assert abs(share - 0.95) < 0.013  # six standard deviations; Student's t in place of 1.645 would add 0.002
 
 
 def test_far_below_is_more_than_chance_and_more_than_one_deviation():
     greedy = Evaluation(mean_return=5.0, std_return=1.0, mean_length=1.0, episodes=17, stats={})
-    upper_bound = 5.0 + 1.645 * 1.0 / 4
-    assert greedy.is_far_below(mean=6.0, std=0.5, count=101)
-    assert not greedy.is_far_below(mean=6.0, std=1.1, count=101)  # within one deviation
-    least = upper_bound + 1.645 * 0.2 / 2  # of five others
-    assert greedy.is_far_below(mean=least + 0.001, std=0.2, count=5)
-    assert not greedy.is_far_below(mean=least - 0.001, std=0.2, count=5)  # by chance
-    assert not greedy.is_far_below(mean=4.0, std=0.1, count=101)
+    least = 5.0 + 1.645 * 1.0 / 4 + 1.645 * 0.2 / 2  # the upper bound, and the standard error of five others
+    for mean, std, count, is_far_below in [
+        (6.0, 0.5, 101, True),
+        (6.0, 1.1, 101, False),  # within one deviation
+        (least + 0.001, 0.2, 5, True),
+        (least - 0.001, 0.2, 5, False),  # by chance
+        (4.0, 0.1, 101, False),
+    ]:
+        assert greedy.is_far_below(mean, std, count) == is_far_below, (mean, std)
+
+
+def test_a_new_best_has_a_higher_lower_bound_and_another_mean():
+    best = Best(500.0, 470.0)
+    assert is_new_best(Best(-1000.0, -2000.0), None)
+    for candidate, than, expected in [
+        (Best(480.0, 471.0), best, True),  # a lower mean than the best's, but more certain
+        (Best(520.0, 469.0), best, False),  # a higher mean by luck
+        (Best(500.0, 470.0), best, False),  # the same twice
+        (Best(500.0, 499.0), best, False),  # the same mean with less spread
+        (Best(499.998, 499.0), best, False),  # reads as 500.00 too
+        (Best(500.01, 499.0), best, True),
+        (Best(0.9877, 0.98), Best(0.9876, 0.97), True),  # small returns are told apart by four decimals
+        (Best(0.98762, 0.98), Best(0.98758, 0.97), False),
+    ]:
+        assert is_new_best(candidate, than) is expected, candidate
+    for mean, text in [(500.0, "500.00"), (-12.3456, "-12.346"), (0.98765, "0.9877")]:
+        assert Best(mean, 0.0).mean_text == text

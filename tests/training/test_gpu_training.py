@@ -42,11 +42,8 @@ NUM_ENVS, NUM_STEPS = 64, 32
 
 def ppo_config(**changes: Any) -> PPOConfig:
     """Few passes, so that rounding stays small from one update to the next."""
-    few = {
-        "num_epochs": 4, "num_minibatches": 4, "learning_rate": 2.5e-4, "normalize_rewards": False,
-        "normalize_observations": False,
-    }  # fmt: skip
-    return PPOConfig(**few | changes)
+    few = {"num_epochs": 4, "num_minibatches": 4, "learning_rate": 2.5e-4}
+    return PPOConfig(**few | {"normalize_rewards": False, "normalize_observations": False} | changes)
 
 
 def make(
@@ -64,14 +61,10 @@ def make(
     `by_epoch`: record each epoch of an update, also where the whole update could be recorded.
     """
     torch.manual_seed(0)
-    env = load_env(world) if isinstance(world, str) else world
+    env, ppo = load_env(world) if isinstance(world, str) else world, ppo or ppo_config()
     pool = CudaPool(env, NUM_ENVS)
-    network = default_network(env.observation_space, env.action_space, config)
-    ppo = ppo or ppo_config()
-    normalizes = ppo.normalize_observations
-    policy = Policy(network, env.observation_space, env.action_space, config, normalize_observations=normalizes).to(
-        "cuda"
-    )
+    spaces, normalizes = (env.observation_space, env.action_space), ppo.normalize_observations
+    policy = Policy(default_network(*spaces, config), *spaces, config, normalize_observations=normalizes).to("cuda")
     executor = choose_executor(policy, pool, fused=fused)
     assert executor.name == ("triton" if fused else "torch")
     if with_kernels:
@@ -104,89 +97,93 @@ def train(parts, num_updates: int) -> list[dict]:
     ]
 
 
+def assert_learn_alike(plain, other, num_updates: int, *, metrics: dict[str, float], **weights: float) -> None:
+    """Some updates of both have metrics and end with weights within these tolerances."""
+    for before, after in zip(train(plain, num_updates), train(other, num_updates), strict=True):
+        assert after == pytest.approx(before, **metrics)
+    assert_same_weights(plain[1].policy, other[1].policy, **weights)
+
+
+def assert_same_weights(policy: nn.Module, other: nn.Module, rtol: float = 0.0, atol: float = 0.0) -> None:
+    """Within these tolerances; to the bit without any."""
+    found = other.state_dict()
+    for name, weight in policy.state_dict().items():
+        torch.testing.assert_close(found[name], weight, rtol=rtol, atol=atol, msg=name)
+
+
+def remembering(memory: Any, **shape: Any) -> PolicyConfig:
+    return PolicyConfig(memory=memory, memory_size=32, **shape)
+
+
+PLAIN, MLP, VTRACE = PolicyConfig(), PolicyConfig(encoder="mlp"), ppo_config(advantage="vtrace")
+SHORT_GAMES, TWO_SNAKES = load_env("connect_four", max_episode_steps=9), load_env("snake", size=6, snakes=2)
 CASES = {
-    "separate": ("cartpole", PolicyConfig(), ppo_config()),
+    "separate": ("cartpole", PLAIN, ppo_config()),
     "shared": ("cartpole", PolicyConfig(shared_trunk=True), ppo_config(value_clip=0.2)),
-    "gaussian": ("pendulum", PolicyConfig(), ppo_config(normalize_rewards=True)),
-    "lstm": ("masked_cartpole", PolicyConfig(memory="lstm", memory_size=32), ppo_config(num_minibatches=2)),
-    "gru and horizon": ("tmaze", PolicyConfig(memory="gru", memory_size=32), ppo_config(bptt_horizon=16)),
-    "masks and seats": ("connect_four", PolicyConfig(), ppo_config()),
-    "seats cut short": (load_env("connect_four", max_episode_steps=9), PolicyConfig(), ppo_config(advantage="vtrace")),
-    "agents": (load_env("snake", size=8, snakes=3), PolicyConfig(encoder="mlp"), ppo_config()),
-    "agents, vtrace": (
-        load_env("snake", size=6, snakes=2),
-        PolicyConfig(encoder="mlp"),
-        ppo_config(advantage="vtrace"),
-    ),
-    "agents with memory": (
-        load_env("snake", size=6, snakes=2),
-        PolicyConfig(encoder="mlp", memory="gru", memory_size=32),
-        ppo_config(bptt_horizon=16),
-    ),
-    "seats with memory": (
-        load_env("connect_four", max_episode_steps=9),
-        PolicyConfig(encoder="mlp", memory="lstm", memory_size=32),
-        ppo_config(bptt_horizon=16),
-    ),
-    "seats with memory, vtrace": (
-        "connect_four",
-        PolicyConfig(encoder="mlp", memory="mingru", memory_size=32),
-        ppo_config(advantage="vtrace"),
-    ),
-    "vtrace": ("cartpole", PolicyConfig(), ppo_config(advantage="vtrace")),
-    "schedules": ("cartpole", PolicyConfig(), ppo_config(clip_epsilon="0.3@0,0.1@end", learning_rate="0.001@0,0@end")),
-    "batch normalization of advantages": ("cartpole", PolicyConfig(), ppo_config(normalize_advantages="batch")),
-    "target kl": ("cartpole", PolicyConfig(), ppo_config(target_kl=0.001, learning_rate=0.01)),
+    "gaussian": ("pendulum", PLAIN, ppo_config(normalize_rewards=True)),
+    "lstm": ("masked_cartpole", remembering("lstm"), ppo_config(num_minibatches=2)),
+    "gru and horizon": ("tmaze", remembering("gru"), ppo_config(bptt_horizon=16)),
+    "masks and seats": ("connect_four", PLAIN, ppo_config()),
+    "seats cut short": (SHORT_GAMES, PLAIN, VTRACE),
+    "agents": (load_env("snake", size=8, snakes=3), MLP, ppo_config()),
+    "agents, vtrace": (TWO_SNAKES, MLP, VTRACE),
+    "agents with memory": (TWO_SNAKES, remembering("gru", encoder="mlp"), ppo_config(bptt_horizon=16)),
+    "seats with memory": (SHORT_GAMES, remembering("lstm", encoder="mlp"), ppo_config(bptt_horizon=16)),
+    "seats with memory, vtrace": ("connect_four", remembering("mingru", encoder="mlp"), VTRACE),
+    "vtrace": ("cartpole", PLAIN, VTRACE),
+    "schedules": ("cartpole", PLAIN, ppo_config(clip_epsilon="0.3@0,0.1@end", learning_rate="0.001@0,0@end")),
+    "batch normalization of advantages": ("cartpole", PLAIN, ppo_config(normalize_advantages="batch")),
+    "target kl": ("cartpole", PLAIN, ppo_config(target_kl=0.001, learning_rate=0.01)),
 }
+FUSED_CASES = {
+    name: CASES[name] for name in ("separate", "shared", "schedules", "batch normalization of advantages")
+} | {
+    "normalized numbers": ("pendulum", PLAIN, ppo_config(normalize_observations=True)),
+    "many inputs": ("squared", PLAIN, ppo_config()),
+    "several choices": (choosing_world("box", "multi", "one", masked=True), PLAIN, ppo_config()),
+    "seats": ("kuhn", PLAIN, ppo_config()),
+    "agents": (choosing_world("box", "discrete", "agents"), PLAIN, ppo_config()),
+    "encoded": (choosing_world("dict", "multi", "one"), PolicyConfig(hidden=(48, 32)), ppo_config()),
+}
+fused_cases = pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_recorded_updates_give_what_plain_ones_give(case):
     plain, recorded = make(*case, recorded=False), make(*case)
-    expected, got = train(plain, 6), train(recorded, 6)
+    assert_learn_alike(plain, recorded, 6, metrics={"rel": 1e-3, "abs": 1e-4}, rtol=1e-2, atol=1e-3)
     assert recorded[0].is_recorded
     assert recorded[1]._preparing.is_recorded
     assert has_recorded(recorded[1])
-    for before, after in zip(expected, got, strict=True):
-        assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
-    for name, weight in plain[1].policy.state_dict().items():
-        torch.testing.assert_close(recorded[1].policy.state_dict()[name], weight, rtol=1e-2, atol=1e-3)
 
 
-FUSED_CASES = {
-    name: CASES[name] for name in ("separate", "shared", "schedules", "batch normalization of advantages")
-} | {
-    "normalized numbers": ("pendulum", PolicyConfig(), ppo_config(normalize_observations=True)),
-    "many inputs": ("squared", PolicyConfig(), ppo_config()),
-    "several choices": (choosing_world("box", "multi", "one", masked=True), PolicyConfig(), ppo_config()),
-    "seats": ("kuhn", PolicyConfig(), ppo_config()),
-    "agents": (choosing_world("box", "discrete", "agents"), PolicyConfig(), ppo_config()),
-    "encoded": (choosing_world("dict", "multi", "one"), PolicyConfig(hidden=(48, 32)), ppo_config()),
-}
-
-
-@pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
+@fused_cases
 def test_recorded_updates_by_fused_kernels_give_the_bits_of_plain_ones(case):
     plain, recorded = make(*case, recorded=False, fused=True), make(*case, fused=True)
-    expected, got = train(plain, 5), train(recorded, 5)
+    assert_learn_alike(plain, recorded, 5, metrics={"rel": 1e-6})
     assert has_recorded(recorded[1])
-    for before, after in zip(expected, got, strict=True):
-        assert after == pytest.approx(before, rel=1e-6)
-    for name, weight in plain[1].policy.state_dict().items():
-        assert torch.equal(recorded[1].policy.state_dict()[name], weight), name
 
 
-@pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
+@fused_cases
 def test_updates_recorded_whole_learn_the_bits_of_those_recorded_by_epoch(case):
     by_epoch, whole = make(*case, fused=True, by_epoch=True), make(*case, fused=True)
-    expected, got = train(by_epoch, 6), train(whole, 6)
+    assert_learn_alike(by_epoch, whole, 6, metrics={"rel": 0, "abs": 0})
     assert by_epoch[1]._stages.epoch.is_recorded
     assert has_recorded(whole[1])
-    assert got == expected
-    for name, weight in by_epoch[1].policy.state_dict().items():
-        assert torch.equal(whole[1].policy.state_dict()[name], weight), name
-    drawn = [learner.shuffle_generator.get_state() for _, learner in (by_epoch, whole)]
-    assert torch.equal(*drawn)
+    assert torch.equal(*(learner.shuffle_generator.get_state() for _, learner in (by_epoch, whole)))
+
+
+@fused_cases
+def test_fused_kernels_learn_what_the_network_would(case):
+    alike = {"metrics": {"rel": 2e-2, "abs": 2e-3}, "rtol": 1e-2, "atol": 1e-3}
+    assert_learn_alike(make(*case), make(*case, fused=True), 4, **alike)
+
+
+@pytest.mark.parametrize("name", ["shared", "gaussian", "lstm", "agents", "masks and seats", "seats with memory"])
+def test_recorded_kernels_around_a_network_learn_what_the_operators_would(name):
+    plain, kernel = make(*CASES[name]), make(*CASES[name], with_kernels=True)
+    assert_learn_alike(plain, kernel, 4, metrics={"rel": 2e-2, "abs": 2e-3}, rtol=1e-2, atol=1e-3)
+    assert has_recorded(kernel[1])
 
 
 class Calls(TorchDispatchMode):
@@ -208,31 +205,8 @@ def test_a_replayed_update_calls_a_handful_of_operators_however_many_epochs_it_h
     batch = learner.prepare(player.play(torch.Generator("cuda")))
     with Calls() as calls:
         learner.update(batch, 0)
-    assert len(calls.names) <= 12, (
-        calls.names
-    )  # keys are drawn, numbers sent there, the graph replayed, its outcome read
-
-
-@pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
-def test_fused_kernels_learn_what_the_network_would(case):
-    world, config, ppo = case
-    plain, fused = make(world, config, ppo), make(world, config, ppo, fused=True)
-    expected, got = train(plain, 4), train(fused, 4)
-    for before, after in zip(expected, got, strict=True):
-        assert after == pytest.approx(before, rel=2e-2, abs=2e-3)
-    for key, weight in plain[1].policy.state_dict().items():
-        torch.testing.assert_close(fused[1].policy.state_dict()[key], weight, rtol=1e-2, atol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["shared", "gaussian", "lstm", "agents", "masks and seats", "seats with memory"])
-def test_recorded_kernels_around_a_network_learn_what_the_operators_would(name):
-    plain, kernel = make(*CASES[name]), make(*CASES[name], with_kernels=True)
-    expected, got = train(plain, 4), train(kernel, 4)
-    assert has_recorded(kernel[1])
-    for before, after in zip(expected, got, strict=True):
-        assert after == pytest.approx(before, rel=2e-2, abs=2e-3)
-    for key, weight in plain[1].policy.state_dict().items():
-        torch.testing.assert_close(kernel[1].policy.state_dict()[key], weight, rtol=1e-2, atol=1e-3)
+    # Keys are drawn, numbers sent there, the graph replayed, its outcome read.
+    assert len(calls.names) <= 12, calls.names
 
 
 def test_a_rollout_on_the_gpu_is_that_of_the_cpu_for_the_same_noise():
@@ -274,32 +248,37 @@ def small_config(num_updates: int = 12, world: str = "cartpole", **changes) -> R
     )
 
 
+def run(tmp_path: Path, name: str, num_updates: int = 12, world: str = "cartpole", **changes: Any) -> Any:
+    config = small_config(num_updates, world, **changes)
+    return scramjet.train(config, runs_dir=tmp_path, run_name=name, display="quiet")
+
+
+def resume(tmp_path: Path, name: str) -> Any:
+    return scramjet.train(resume=name, runs_dir=tmp_path, display="quiet", total_timesteps=UPDATE * 12)
+
+
 @pytest.mark.parametrize(
-    ("world", "fused"),
-    [("cartpole", True), ("cartpole", False), ("pendulum", True), ("squared", True)],
+    ("world", "fused"), [("cartpole", True), ("cartpole", False), ("pendulum", True), ("squared", True)]
 )
 def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path, world: str, fused: bool):
-    whole = scramjet.train(small_config(world=world, fused=fused), runs_dir=tmp_path, run_name="whole", display="quiet")
-    scramjet.train(small_config(6, world, fused=fused), runs_dir=tmp_path, run_name="half", display="quiet")
-    resumed = scramjet.train(resume="half", runs_dir=tmp_path, display="quiet", total_timesteps=UPDATE * 12)
+    whole = run(tmp_path, "whole", world=world, fused=fused)
+    run(tmp_path, "half", 6, world, fused=fused)
+    resumed = resume(tmp_path, "half")
     assert resumed.step == whole.step
-    for name, weight in whole.policy.state_dict().items():
-        assert torch.equal(weight, resumed.policy.state_dict()[name]), name
+    assert_same_weights(whole.policy, resumed.policy)
     assert resumed.metrics["return_100"] == whole.metrics["return_100"]
     assert scramjet.evaluate(tmp_path / "whole", episodes=5).episodes == 5  # on the CPU
 
 
 def test_a_run_recorded_by_whole_updates_goes_on_bit_for_bit_by_epochs(tmp_path: Path, monkeypatch):
-    whole = scramjet.train(small_config(), runs_dir=tmp_path, run_name="whole", display="quiet")
-    scramjet.train(small_config(6), runs_dir=tmp_path, run_name="half", display="quiet")
+    whole = run(tmp_path, "whole")
+    run(tmp_path, "half", 6)
     monkeypatch.setattr(UpdateStages, "whole", UpdateStages.by_epoch)
-    resumed = scramjet.train(resume="half", runs_dir=tmp_path, display="quiet", total_timesteps=UPDATE * 12)
-    for name, weight in whole.policy.state_dict().items():
-        assert torch.equal(weight, resumed.policy.state_dict()[name]), name
+    assert_same_weights(whole.policy, resume(tmp_path, "half").policy)
 
 
 def test_a_checkpoint_moves_to_the_cpu_and_back(tmp_path: Path):
-    on_gpu = scramjet.train(small_config(), runs_dir=tmp_path, run_name="gpu", display="quiet")
+    on_gpu = run(tmp_path, "gpu")
     more = replace(small_config(16), device="cpu", precision="auto")
     on_cpu = scramjet.train(more, fork=on_gpu.run_path, runs_dir=tmp_path, run_name="cpu", display="quiet")
     assert on_cpu.policy.device.type == "cpu"
@@ -309,7 +288,7 @@ def test_a_checkpoint_moves_to_the_cpu_and_back(tmp_path: Path):
 
 
 def test_ctrl_c_saves_and_a_resume_goes_on_as_if_nothing_had_been(tmp_path: Path, monkeypatch):
-    whole = scramjet.train(small_config(), runs_dir=tmp_path, run_name="whole", display="quiet")
+    whole = run(tmp_path, "whole")
     calls = []
 
     def play_and_interrupt(*arguments):
@@ -320,12 +299,9 @@ def test_ctrl_c_saves_and_a_resume_goes_on_as_if_nothing_had_been(tmp_path: Path
 
     play = RolloutPlayer.play
     monkeypatch.setattr(RolloutPlayer, "play", play_and_interrupt)
-    stopped = scramjet.train(small_config(), runs_dir=tmp_path, run_name="stopped", display="quiet")
+    stopped = run(tmp_path, "stopped")
     assert (stopped.stopped_by, stopped.step) == ("ctrl-c", UPDATE * 7)
-    resumed = scramjet.train(resume="stopped", runs_dir=tmp_path, display="quiet")
-    assert resumed.step == whole.step
-    for name, weight in whole.policy.state_dict().items():
-        assert torch.equal(weight, resumed.policy.state_dict()[name]), name
+    assert_same_weights(whole.policy, resume(tmp_path, "stopped").policy)
 
 
 class Poisoned(Env):

@@ -30,13 +30,11 @@ SEED, TOTAL_STEPS = 7, 10 * BATCH
 SPACES = Box(-5, 5, (NUM_INPUTS,), np.float32), Discrete(NUM_ACTIONS)
 
 
-def make_policy(config=None, **options):
+def make_policy(**options):
     torch.manual_seed(3)
-    policy = Policy(default_network(*SPACES, config or PolicyConfig(hidden=(8, 8))), *SPACES, **options)
+    policy = Policy(default_network(*SPACES, PolicyConfig(hidden=(8, 8))), *SPACES, **options)
     with torch.no_grad():
-        for name, parameter in policy.named_parameters():
-            if "actor_head.weight" in name:
-                parameter.mul_(50)  # away from uniform, so that ratios and entropies have something to say
+        policy.network.actor_head.weight.mul_(50)  # far from uniform: ratios and entropies have something to say
     return policy
 
 
@@ -75,9 +73,10 @@ def make_rollout(policy, seed=0, masked=False):
     )
 
 
-def learner_of(policy, config, executor=None, seed=SEED):
+def learner_of(policy, executor=None, seed=SEED, **changes):
     """A learner from such rollouts, by torch's operators."""
     size = RolloutSize(NUM_ENVS, NUM_ENVS * NUM_STEPS)
+    config = PPOConfig(**BASE | changes)
     return Learner(executor or TorchExecutor(policy), config, size, total_steps=TOTAL_STEPS, seed=seed)
 
 
@@ -244,111 +243,110 @@ CASES = {
 }
 
 
-def assert_same_update(policy, learner, oracle, rollouts, step=0):
+def assert_same_update(policy, learner, oracle, rollouts, step=0, case=""):
     for rollout in rollouts:
         metrics = learner.update(learner.prepare(rollout), step)
         expected = oracle.update(rollout)
         for name, value in expected.items():
-            assert metrics[name] == pytest.approx(value, rel=2e-4, abs=2e-5), name
+            assert metrics[name] == pytest.approx(value, rel=2e-4, abs=2e-5), (case, name)
         for name, weight in oracle.weights.items():
             ours = policy.get_parameter(f"network.{name}").detach().double()
-            np.testing.assert_allclose(ours, weight, rtol=0, atol=2e-5, err_msg=name)
+            np.testing.assert_allclose(ours, weight, rtol=0, atol=2e-5, err_msg=f"{case}: {name}")
     return metrics
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
-@pytest.mark.parametrize("case", CASES)
-def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(case, masked):
-    ours, theirs = CASES[case]
-    config = PPOConfig(**BASE | ours)
-    policy = make_policy(normalize_observations=config.normalize_observations)
-    learner = learner_of(policy, config)
-    rollouts = [make_rollout(policy, seed, masked) for seed in (1, 2)]
-    before = [parameter.detach().clone() for parameter in policy.parameters()]
-    metrics = assert_same_update(policy, learner, Oracle(policy, **theirs), rollouts)
-    moved = max((a - b).abs().max().item() for a, b in zip(before, policy.parameters(), strict=True))
-    assert moved > 0.01  # else equal weights would prove nothing
-    if config.num_minibatches > 1:
-        assert 0.02 < metrics["clip_fraction"] < 0.98
+def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(masked):
+    for case, (ours, theirs) in CASES.items():
+        policy = make_policy(normalize_observations=ours.get("normalize_observations", False))
+        learner = learner_of(policy, **ours)
+        before = [parameter.detach().clone() for parameter in policy.parameters()]
+        rollouts = [make_rollout(policy, seed, masked) for seed in (1, 2)]
+        metrics = assert_same_update(policy, learner, Oracle(policy, **theirs), rollouts, case=case)
+        moved = max((a - b).abs().max().item() for a, b in zip(before, policy.parameters(), strict=True))
+        assert moved > 0.01, case  # else equal weights would prove nothing
+        if learner.config.num_minibatches > 1:
+            assert 0.02 < metrics["clip_fraction"] < 0.98, case
 
 
 def test_the_update_stops_after_the_first_epoch_whose_mean_kl_is_above_the_target():
     policy = make_policy()
-    config = PPOConfig(**BASE | {"target_kl": 1e-4, "num_epochs": 8})
-    learner = learner_of(policy, config)
-    assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 1
-    config = PPOConfig(**BASE | {"target_kl": 1e4, "num_epochs": 8})
-    learner = learner_of(policy, config)
-    assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 8
+    for target_kl, epochs in ((1e-4, 1), (1e4, 8)):
+        learner = learner_of(policy, target_kl=target_kl, num_epochs=8)
+        assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == epochs
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_scheduled_numbers_are_those_of_the_env_steps_taken(share):
+def test_scheduled_numbers_are_those_of_the_env_steps_taken():
     schedules = {"learning_rate": "0.02@0,0.01@end", "clip_epsilon": "0.3@0,0.1@end", "entropy_coef": "0.1@0%,0@100%"}
-    policy = make_policy()
-    learner = learner_of(policy, PPOConfig(**BASE | schedules))
-    rate, clip, entropy = 0.02 - 0.01 * share, 0.3 - 0.2 * share, 0.1 - 0.1 * share
-    oracle = Oracle(policy, rate=rate, clip=clip, entropy=entropy)
-    step = int(share * TOTAL_STEPS)
-    metrics = assert_same_update(policy, learner, oracle, [make_rollout(policy)], step)
-    assert metrics["learning_rate"] == pytest.approx(rate)
-    assert metrics["clip_epsilon"] == pytest.approx(clip)
-    assert metrics["entropy_coef"] == pytest.approx(entropy, abs=1e-12)
+    for share in (0.0, 0.5, 1.0):
+        policy = make_policy()
+        now = {"rate": 0.02 - 0.01 * share, "clip": 0.3 - 0.2 * share, "entropy": 0.1 - 0.1 * share}
+        learner, oracle = learner_of(policy, **schedules), Oracle(policy, **now)
+        metrics = assert_same_update(policy, learner, oracle, [make_rollout(policy)], int(share * TOTAL_STEPS))
+        told = [metrics[name] for name in ("learning_rate", "clip_epsilon", "entropy_coef")]
+        assert told == pytest.approx([*now.values()], abs=1e-12)
 
 
-def test_with_learning_rate_0_nothing_moves():
-    policy = make_policy()
-    before = [parameter.detach().clone() for parameter in policy.parameters()]
-    config = PPOConfig(**BASE | {"learning_rate": 0})
-    learner = learner_of(policy, config)
-    learner.update(learner.prepare(make_rollout(policy)), 0)
-    for old, new in zip(before, policy.parameters(), strict=True):
-        assert torch.equal(old, new)
+def weights_of(policy):
+    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+
+
+def test_the_weights_follow_from_the_seed_bit_for_bit_and_with_learning_rate_0_nothing_moves():
+    def weights_after(**given):
+        policy = make_policy()
+        learner = learner_of(policy, **given)
+        learner.update(learner.prepare(make_rollout(policy)), 0)
+        return weights_of(policy)
+
+    assert torch.equal(weights_after(seed=1), weights_after(seed=1))
+    assert not torch.equal(weights_after(seed=1), weights_after(seed=2))
+    assert torch.equal(weights_after(learning_rate=0), weights_of(make_policy()))
 
 
 class Watching(TorchExecutor):
-    """Remembers which samples each gradient step saw, by the number in their observation."""
+    """Remembers the samples of each gradient step, by the number in their observation, and the normalizer's count."""
 
-    seen: list
+    def __init__(self, policy):
+        super().__init__(policy)
+        self.seen, self.counts = [], set()
 
     def _gradient_step(self, minibatch, *rest):
         self.seen.append(minibatch.obs[:, 0].tolist())
+        if self.policy.normalizer is not None:
+            self.counts.add(self.policy.normalizer.moments.count.item())
         for name in ("action", "log_prob", "value", "advantage", "returns"):
             assert len(getattr(minibatch, name)) == len(minibatch.obs)
         return super()._gradient_step(minibatch, *rest)
 
 
-@pytest.mark.parametrize("split", [{"num_minibatches": 4}, {"num_minibatches": 96}, {"minibatch_size": 32}])
-def test_every_epoch_sees_each_sample_exactly_once_in_an_order_of_its_own(split):
+def test_every_epoch_sees_each_sample_exactly_once_in_an_order_of_its_own():
     policy = make_policy()
     rollout = make_rollout(policy)
     rollout.obs[:-1, :, 0] = torch.arange(BATCH).reshape(NUM_STEPS, NUM_ENVS)
-    watching = Watching(policy)
-    watching.seen = []
-    learner = learner_of(policy, PPOConfig(**BASE | split), watching)
-    learner.update(learner.prepare(rollout), 0)
-    per_epoch = len(watching.seen) // 3
-    sizes = {len(part) for part in watching.seen}
-    assert sizes == {BATCH // per_epoch}
-    epochs = [list(chain(*watching.seen[i * per_epoch : (i + 1) * per_epoch])) for i in range(3)]
-    for epoch in epochs:
-        assert sorted(epoch) == list(range(BATCH))
-    assert epochs[0] != epochs[1] != epochs[2]
-    assert epochs[0] != sorted(epochs[0])
+    for split in ({"num_minibatches": 4}, {"num_minibatches": 96}, {"minibatch_size": 32}):
+        watching = Watching(policy)
+        learner = learner_of(policy, watching, **split)
+        learner.update(learner.prepare(rollout), 0)
+        per_epoch = len(watching.seen) // 3
+        assert {len(part) for part in watching.seen} == {BATCH // per_epoch}, split
+        epochs = [list(chain(*watching.seen[i * per_epoch : (i + 1) * per_epoch])) for i in range(3)]
+        for epoch in epochs:
+            assert sorted(epoch) == list(range(BATCH)), split
+        assert epochs[0] != epochs[1] != epochs[2]
+        assert epochs[0] != sorted(epochs[0])
 
 
 def test_samples_keep_their_own_action_and_numbers_when_laid_flat_and_shuffled():
     policy = make_policy()
     rollout = make_rollout(policy, masked=True)
     number = torch.arange(BATCH, dtype=torch.float32).reshape(NUM_STEPS, NUM_ENVS)
-    rollout.obs[:-1, :, 0] = number
+    rollout.obs[:-1, :, 0] = rollout.value[:-1] = number
     rollout.log_prob, rollout.action = number.clone(), number.long()
-    rollout.value[:-1] = number
-    learner = learner_of(policy, PPOConfig(**BASE))
-    batch = learner.prepare(rollout).samples.select(torch.tensor([5, 90, 17]))
-    assert batch.obs[:, 0].tolist() == batch.log_prob.tolist() == batch.action.tolist() == [5, 90, 17]
-    assert batch.value.tolist() == [5, 90, 17]
-    for place, index in enumerate((5, 90, 17)):
+    chosen = [5, 90, 17]
+    batch = learner_of(policy).prepare(rollout).samples.select(torch.tensor(chosen))
+    for numbers in (batch.obs[:, 0], batch.log_prob, batch.action, batch.value):
+        assert numbers.tolist() == chosen
+    for place, index in enumerate(chosen):
         t, n = divmod(index, NUM_ENVS)
         assert torch.equal(batch.mask[place], rollout.mask[t, n])
 
@@ -362,7 +360,7 @@ def test_the_first_gradient_step_on_fresh_data_has_ratio_1_so_no_kl_and_no_clipp
             legal = rollout.mask[:-1] if masked else torch.ones_like(logits).bool()
             log_probs = torch.log_softmax(torch.where(legal, logits, -torch.inf), -1)
         rollout.log_prob = log_probs.gather(-1, rollout.action.unsqueeze(-1)).squeeze(-1)
-        learner = learner_of(policy, PPOConfig(**BASE))
+        learner = learner_of(policy)
         loss = loss_settings(learner.config, clip=0.2, entropy_coef=0.0)
         terms = minibatch_loss(policy, learner.prepare(rollout).samples, loss)
         assert abs(terms.approx_kl.item()) < 1e-6
@@ -371,37 +369,18 @@ def test_the_first_gradient_step_on_fresh_data_has_ratio_1_so_no_kl_and_no_clipp
 
 def test_the_observation_statistics_stand_still_within_an_update_and_take_in_the_rollout_after_it():
     policy = make_policy(normalize_observations=True)
-    rollout = make_rollout(policy)
-    counts = []
-
-    class Counting(TorchExecutor):
-        def _gradient_step(self, minibatch, *rest):
-            counts.append(policy.normalizer.moments.count.item())
-            return super()._gradient_step(minibatch, *rest)
-
-    learner = learner_of(policy, PPOConfig(**BASE), Counting(policy))
+    rollout, watching = make_rollout(policy), Watching(policy)
+    learner = learner_of(policy, watching)
     learner.update(learner.prepare(rollout), 0)
-    assert set(counts) == {0.0}
+    assert watching.counts == {0.0}
     assert policy.normalizer.moments.count.item() == BATCH
-    seen = rollout.obs[:-1].flatten(0, 1).double()
-    torch.testing.assert_close(policy.normalizer.moments.mean, seen.mean(0))
-
-
-def test_the_same_seed_gives_the_same_weights_bit_for_bit_and_another_seed_others():
-    def weights_after(seed):
-        policy = make_policy()
-        learner = learner_of(policy, PPOConfig(**BASE), seed=seed)
-        learner.update(learner.prepare(make_rollout(policy)), 0)
-        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
-
-    assert torch.equal(weights_after(1), weights_after(1))
-    assert not torch.equal(weights_after(1), weights_after(2))
+    torch.testing.assert_close(policy.normalizer.moments.mean, rollout.obs[:-1].flatten(0, 1).double().mean(0))
 
 
 def test_numbers_that_are_none_stop_training_with_advice():
     policy = make_policy()
     rollout = make_rollout(policy)
     rollout.reward[3, 2] = torch.inf
-    learner = learner_of(policy, PPOConfig(**BASE))
+    learner = learner_of(policy)
     with pytest.raises(TrainingError, match=r"diverged.*--learning-rate"):
         learner.update(learner.prepare(rollout), 0)

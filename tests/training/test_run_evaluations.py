@@ -11,33 +11,26 @@ from typing import Any
 import pytest
 
 import scramjet
-from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
-from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
-from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.results import Evaluation
+from tests.helpers.run_files import lines_of
+from tests.helpers.sessions import SMALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 UPDATE = 4 * 8
+JUDGED = replace(SMALL, eval=EvaluationConfig(every=1, episodes=3, final_episodes=0))
+"""An evaluation after every update, and checkpoints only at a new best and at the end."""
 
 
-def config_of(num_updates: int, env: str = "cartpole", **settings: Any) -> RunConfig:
-    """An evaluation after every update, and checkpoints only at a new best and at the end."""
-    plain = {
-        "num_envs": 4, "num_steps": 8, "num_threads": 1, "device": "cpu", "total_timesteps": UPDATE * num_updates,
-        "policy": PolicyConfig(hidden=(8,)), "ppo": PPOConfig(num_minibatches=1, num_epochs=1),
-        "eval": EvaluationConfig(every=1, episodes=3, final_episodes=0), "checkpoint": CheckpointConfig(every=0),
-    }  # fmt: skip
-    return RunConfig(env=env, **plain | settings)
-
-
-def train(config: RunConfig | None, folder: Path, **options: Any) -> Path:
-    options = {"runs_dir": folder, "run_name": None if config is None else "run", "display": "quiet"} | options
-    return scramjet.train(config, **options).run_path
+def train(config: RunConfig | None, folder: Path, num_updates: int, **options: Any) -> Path:
+    config = None if config is None else replace(config, total_timesteps=UPDATE * num_updates)
+    given = {"runs_dir": folder, "run_name": None if config is None else "run", "display": "quiet"}
+    given |= {"total_timesteps": UPDATE * num_updates} if config is None else {}
+    return scramjet.train(config, **given | options).run_path
 
 
 # --- the best checkpoint -----------------------------------------------------------------------------------------
@@ -66,18 +59,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterable[Evaluation]], No
 @pytest.mark.parametrize(
     ("results", "best"),
     [
-        ([SURE, LUCKY], 0),
-        ([LUCKY, SURE], 1),
-        ([SURE, BETTER], 1),
-        ([BETTER, SURE], 0),
-        ([SURE, SURE, SURE], 0),
-        ([LUCKY, SURE, LUCKY, BETTER, BETTER], 3),
+        ([SURE, LUCKY, LUCKY, BETTER, BETTER, SURE], 3),  # luck does not beat it, nor a tie
+        ([LUCKY, SURE, SURE], 1),
     ],
-    ids=["luck does not beat it", "it beats luck", "better", "worse", "a tie is no new best", "several"],
+    ids=["several", "it beats luck"],
 )
 def test_the_best_checkpoint_is_the_first_with_the_highest_lower_bound(results, best, told, tmp_path):
     told(results)
-    run = train(config_of(len(results)), tmp_path)
+    run = train(JUDGED, tmp_path, len(results))
     checkpoint = load_checkpoint(run / "checkpoints" / "best")
     assert checkpoint.step == UPDATE * (best + 1)
     assert checkpoint.metadata["best_return"] == results[best].mean_return
@@ -86,32 +75,30 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_lower_bound(results, 
 
 def test_a_new_best_of_a_lower_mean_says_that_it_is_surer(told, tmp_path, capsys):
     told([LUCKY, SURE, BETTER])
-    train(config_of(3), tmp_path, display="plain")
+    train(JUDGED, tmp_path, 3, display="plain")
     said = capsys.readouterr().out
     assert "new best: mean return 52.000 at step 32\n" in said
     assert "new best: mean return 50.000, surer than 52.000 at step 64\n" in said
     assert "new best: mean return 51.000 at step 96\n" in said
 
 
-@pytest.mark.parametrize(("later", "is_best"), [(LUCKY, False), (SURE, False), (BETTER, True)])
-def test_a_resumed_run_remembers_what_a_new_best_must_exceed(later, is_best, told, tmp_path):
+def test_a_resumed_run_remembers_what_a_new_best_must_exceed(told, tmp_path):
     told([SURE])
-    run = train(config_of(1), tmp_path)
-    told([later])
-    train(None, tmp_path, resume=run, total_timesteps=UPDATE * 2)
-    assert load_checkpoint(run / "checkpoints" / "best").step == UPDATE * (2 if is_best else 1)
-    latest = load_checkpoint(run / "checkpoints" / "latest").metadata
-    assert latest["best_return"] == (later if is_best else SURE).mean_return
+    run, best = train(JUDGED, tmp_path, 1), (1, SURE)
+    for num_updates, later in enumerate((LUCKY, SURE, BETTER), 2):
+        told([later])
+        train(None, tmp_path, num_updates, resume=run)
+        best = (num_updates, BETTER) if later is BETTER else best
+        assert load_checkpoint(run / "checkpoints" / "best").step == UPDATE * best[0]
+        assert load_checkpoint(run / "checkpoints" / "latest").metadata["best_return"] == best[1].mean_return
 
 
 def test_without_evaluations_the_best_is_judged_by_the_lower_bound_of_the_last_hundred_episodes(tmp_path):
-    config = config_of(12, eval=EvaluationConfig(every=0, final_episodes=0), checkpoint=CheckpointConfig(every=1))
-    run = train(config, tmp_path)
-    metadata = load_checkpoint(run / "checkpoints" / "best").metadata
-    step = load_checkpoint(run / "checkpoints" / "best").step
-    (record,) = (record for record in read_metrics(run / "metrics.jsonl") if record["step"] == step)
-    assert metadata["best_return"] == record["return_100"]
-    assert metadata["best_lower_bound"] < metadata["best_return"]
+    run = train(replace(SMALL, checkpoint=CheckpointConfig(every=1)), tmp_path, 12)
+    best = load_checkpoint(run / "checkpoints" / "best")
+    (record,) = (record for record in lines_of(run) if record["step"] == best.step)
+    assert best.metadata["best_return"] == record["return_100"]
+    assert best.metadata["best_lower_bound"] < best.metadata["best_return"]
 
 
 # --- which episodes ----------------------------------------------------------------------------------------------
@@ -138,43 +125,33 @@ def assert_all_differ(begun: list[list[bytes]]) -> None:
     assert len(set(states)) == len(states)
 
 
-FINAL = EvaluationConfig(every=1, episodes=3, final_episodes=5)
-
-
-def test_each_evaluation_of_a_run_plays_fresh_episodes_and_none_that_are_trained_on(begun, tmp_path):
-    train(config_of(4, eval=FINAL), tmp_path)
-    assert [len(pool) for pool in begun] == [4, 3, 3, 3, 5]  # training, three evaluations and the last one
-    assert_all_differ(begun)
-
-
-def test_scramjet_eval_plays_episodes_that_no_evaluation_of_training_has_played(begun, tmp_path):
-    run = train(config_of(4, eval=FINAL), tmp_path)
+def test_each_evaluation_of_a_run_and_afterwards_plays_fresh_episodes_and_none_that_are_trained_on(begun, tmp_path):
+    run = train(replace(JUDGED, eval=EvaluationConfig(every=1, episodes=3, final_episodes=5)), tmp_path, 4)
     for seed in (None, 1, 2):
         del begun[5:]
         scramjet.evaluate(run, episodes=20, seed=seed)
-        assert [len(pool) for pool in begun] == [4, 3, 3, 3, 5, 20]
+        assert [len(pool) for pool in begun] == [4, 3, 3, 3, 5, 20]  # training, evaluations, the last one, and this
         assert_all_differ(begun)
 
 
 def test_a_fork_trains_on_other_episodes_than_its_parent_began_with(begun, tmp_path):
-    config = config_of(2, eval=EvaluationConfig(every=0, final_episodes=0))
-    run = train(config, tmp_path)
+    run = train(SMALL, tmp_path, 2)
     for name in ("one", "another"):
-        train(replace(config, total_timesteps=UPDATE * 3), tmp_path, fork=run, run_name=name)
+        train(SMALL, tmp_path, 3, fork=run, run_name=name)
     assert begun[1] == begun[2]  # two forks of the same checkpoint are the same
     assert_all_differ(begun[:2])
 
 
 def test_a_resumed_run_plays_the_evaluations_of_an_uninterrupted_one(begun, tmp_path):
-    whole = train(config_of(5), tmp_path, run_name="whole")
+    whole = train(JUDGED, tmp_path, 5, run_name="whole")
     expected = [pool for pool in begun if len(pool) == 3]
     begun.clear()
-    run = train(config_of(2), tmp_path)
-    train(None, tmp_path, resume=run, total_timesteps=UPDATE * 5)
+    run = train(JUDGED, tmp_path, 2)
+    train(None, tmp_path, 5, resume=run)
     assert [pool for pool in begun if len(pool) == 3] == expected
     one, other = (
-        [{name: value for name, value in record.items() if name.startswith("eval/")} for record in read_metrics(path)]
-        for path in (whole / "metrics.jsonl", run / "metrics.jsonl")
+        [{name: value for name, value in record.items() if name.startswith("eval/")} for record in lines_of(path)]
+        for path in (whole, run)
     )
     assert one == other
     assert len(one) == 5

@@ -75,16 +75,25 @@ def assert_same(found: Learned, expected: Learned) -> None:
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_ranks_learn_together_what_one_rank_learns_from_the_same_rollouts(name):
-    case = Case(**CASES[name])
+def assert_ranks_learn_what_one_learns(case: Case, sizes: tuple[int, ...] = (2,)) -> None:
+    """Ranks end with the same bits, which are, up to rounding, those of one rank."""
     (expected,) = case.learned_together(1)
-    for size in (2, 4):
+    for size in sizes:
         first, *others = case.learned_together(size)
         assert_same(first, expected)
         for other in others:
             assert all(torch.equal(tensor, first.tensors[key]) for key, tensor in other.tensors.items())
             assert other.metrics == first.metrics
+
+
+CORE = ("mlp", "normalized_by_batch", "popart", "agents_fixed", "own_losses", "impala")
+
+
+@pytest.mark.parametrize(
+    "name", [*CORE, *(pytest.param(name, marks=pytest.mark.rest) for name in CASES if name not in CORE)]
+)
+def test_ranks_learn_together_what_one_rank_learns_from_the_same_rollouts(name):
+    assert_ranks_learn_what_one_learns(Case(**CASES[name]), (2, 4))
 
 
 def test_a_kl_that_only_one_rank_would_stop_at_stops_all_or_none():
@@ -100,23 +109,22 @@ def test_a_kl_that_only_one_rank_would_stop_at_stops_all_or_none():
 
 def test_ranks_with_more_samples_than_are_shuffled_together_shuffle_their_own(monkeypatch):
     monkeypatch.setattr(learner_module, "MOST_SHUFFLED_TOGETHER", 10)
-    case = Case(ppo={"num_minibatches": 1})
-    (expected,), (first, second) = case.learned_together(1), case.learned_together(2)
-    assert_same(first, expected)  # one minibatch holds everything in any order
-    many = Case()
-    first, second = many.learned_together(2)
+    assert_ranks_learn_what_one_learns(Case(ppo={"num_minibatches": 1}))  # which holds everything in any order
+    first, second = Case().learned_together(2)
     assert first.metrics == second.metrics
     assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-def test_a_rank_whose_agents_are_all_dead_learns_with_the_others(fixed):
-    case = Case(world=AGENTS, fixed_shapes=fixed)
-    for rollout in case.rollouts:
-        rollout.alive[:, :8] = False
-    (expected,), (first, second) = case.learned_together(1), case.learned_together(2)
-    assert_same(first, expected)
-    assert first.metrics == second.metrics
+def test_ranks_learn_alike_where_agents_die_on_one_of_them_only():
+    for are_alive, settings in [
+        (False, {}),
+        (False, {"fixed_shapes": True}),
+        (True, {"policy": LSTM, "ppo": {"bptt_horizon": 3}}),  # compiled functions could learn all samples of rank 0
+    ]:
+        case = Case(world=AGENTS, **settings)
+        for rollout in case.rollouts:
+            rollout.alive[:, :8] = are_alive  # of rank 0 of 2
+        assert_ranks_learn_what_one_learns(case)
 
 
 def test_what_is_not_a_number_on_one_rank_ends_all():
@@ -124,12 +132,3 @@ def test_what_is_not_a_number_on_one_rank_ends_all():
     case.rollouts[1].reward[3, 7] = math.nan
     with pytest.raises(learner_module.TrainingError, match="diverged"):
         case.learned_together(2)
-
-
-def test_ranks_learn_alike_where_agents_die_on_one_of_them_only():
-    case = Case(world=AGENTS, policy=LSTM, ppo={"bptt_horizon": 3})
-    for rollout in case.rollouts:
-        rollout.alive[:, :8] = True  # of rank 0 of 2: all its samples count, and compiled functions could learn them
-    (expected,), (first, second) = case.learned_together(1), case.learned_together(2)
-    assert_same(first, expected)
-    assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())

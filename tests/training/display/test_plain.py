@@ -1,39 +1,46 @@
-"""Plain lines for files and pipes: aligned, rarer as a run grows, without control codes."""
+"""Plain lines for files and pipes, which display is chosen, and that none passes control characters on."""
 
 import io
 import re
+import threading
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from rich.console import Console
 
-from scramjet.training.display import PlainDisplay
+from scramjet.compile import progress as compiling
+from scramjet.training.display import LiveDisplay, PlainDisplay, QuietDisplay, make_display
+from scramjet.training.display.compilation import compilation_shown
 from scramjet.training.display.history import History
+from scramjet.training.display.waiting import Ticker
 from tests.helpers.screens import INFO, SUMMARY, FakeClock, a_record, commands
 
 
-def plain(clock: FakeClock | None = None, encoding: str = "utf-8") -> tuple[PlainDisplay, io.TextIOWrapper]:
-    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    return PlainDisplay(file, clock=clock or FakeClock()), file
+class Plain:
+    """A plain display on a file in memory, with a clock that tests move."""
 
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self.clock = FakeClock()
+        self.file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        self.display = PlainDisplay(self.file, clock=self.clock)
 
-def written(file: io.TextIOWrapper) -> str:
-    return file.buffer.getvalue().decode(file.encoding)
+    @property
+    def text(self) -> str:
+        return self.file.buffer.getvalue().decode(self.file.encoding)
 
 
 def test_plain_lines_are_aligned_and_have_no_control_codes():
-    clock = FakeClock()
-    display, file = plain(clock)
-    display.start(INFO)
+    plain = Plain()
+    plain.display.start(INFO)
     for update in (1, 60, 61):
-        clock.now += 2.0
-        display.record(a_record(update))
-    display.event("checkpoint saved")
-    display.finish(SUMMARY)
-    display.close()
-    display.close()
-    text = written(file)
-    lines = text.splitlines()
+        plain.clock.now += 2.0
+        plain.display.record(a_record(update))
+    plain.display.event("checkpoint saved")
+    plain.display.finish(SUMMARY)
+    plain.display.close()
+    plain.display.close()
+    lines = plain.text.splitlines()
     assert "cartpole-20260712-101500: cartpole, 1,024 envs × 128 steps, 9.2K parameters, 2 threads" in lines[0]
     assert lines[1:4] == [
         "step    16,384   0%  return    5.00   142K steps/s  left  -:--  win 0.2500",
@@ -42,17 +49,16 @@ def test_plain_lines_are_aligned_and_have_no_control_codes():
     ]
     assert "checkpoint saved" in lines
     assert all(f"  {command}" in lines for command in commands(SUMMARY))
-    assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", plain.text)
 
 
 def test_plain_lines_come_at_first_then_ever_more_slowly():
-    clock = FakeClock()
-    display, file = plain(clock)
-    display.start(INFO)
+    plain = Plain()
+    plain.display.start(INFO)
     for update in range(1, 3001):
-        clock.now = update * 0.1
-        display.record(a_record(update))
-    steps = re.findall(r"^step +([\d,]+) ", written(file), re.MULTILINE)
+        plain.clock.now = update * 0.1
+        plain.display.record(a_record(update))
+    steps = re.findall(r"^step +([\d,]+) ", plain.text, re.MULTILINE)
     times = [int(step.replace(",", "")) / 163_840 for step in steps]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert times[0] == pytest.approx(0.1)
@@ -62,30 +68,28 @@ def test_plain_lines_come_at_first_then_ever_more_slowly():
 
 
 def test_a_plain_line_has_the_statistics_that_fit_eighty_columns_and_then_the_length():
-    clock = FakeClock()
-    display, file = plain(clock)
-    display.start(replace(INFO, total_steps=200_000))
+    plain = Plain()
+    plain.display.start(replace(INFO, total_steps=200_000))
     record = {key: value for key, value in a_record(1).items() if key != "stat/win"}
-    display.record(record)
-    clock.now += 2
-    display.record(record | {"stat/volume_used": 0.8125, "stat/items_placed": 12.5, "mine": 1.0})
-    lines = written(file).splitlines()
+    plain.display.record(record)
+    plain.clock.now += 2
+    plain.display.record(record | {"stat/volume_used": 0.8125, "stat/items_placed": 12.5, "mine": 1.0})
+    lines = plain.text.splitlines()
     assert lines[1].endswith("left  -:--  length   5.00")
     assert lines[2].endswith("volume_used 0.8125")
     assert max(map(len, lines[1:])) <= 80
 
 
 def test_plain_progress_is_told_after_two_seconds_and_then_every_ten():
-    clock = FakeClock()
-    display, file = plain(clock)
+    plain = Plain()
     for second in range(25):
-        clock.now = float(second)
-        display.progress(f"compiling CartPole's rules: {second} s")
-        display.progress("")
-    assert re.findall(r"(\d+) s", written(file)) == ["2", "12", "22"]
-    display.start(INFO)
-    display.progress("evaluating")
-    assert "evaluating" not in written(file)
+        plain.clock.now = float(second)
+        plain.display.progress(f"compiling CartPole's rules: {second} s")
+        plain.display.progress("")
+    assert re.findall(r"(\d+) s", plain.text) == ["2", "12", "22"]
+    plain.display.start(INFO)
+    plain.display.progress("evaluating")
+    assert "evaluating" not in plain.text
 
 
 def test_the_first_update_and_compilation_have_no_part_in_the_time_left(monkeypatch):
@@ -100,26 +104,116 @@ def test_the_first_update_and_compilation_have_no_part_in_the_time_left(monkeypa
 
 
 def test_a_plain_warning_is_printed_once():
-    clock = FakeClock()
-    display, file = plain(clock)
-    display.start(INFO)
+    plain = Plain()
+    plain.display.start(INFO)
     for update in range(20, 40):
-        clock.now += 10
-        display.record(a_record(update, approx_kl=0.2))
-    assert written(file).count("warning: approx_kl 0.2, updates are large") == 1
+        plain.clock.now += 10
+        plain.display.record(a_record(update, approx_kl=0.2))
+    assert plain.text.count("warning: approx_kl 0.2, updates are large") == 1
 
 
 def test_plain_lines_survive_an_ascii_file_and_a_reader_that_left():
-    display, file = plain(encoding="ascii")
-    display.start(replace(INFO, run_name="läufe"))
-    display.finish(SUMMARY)
-    assert "1,024 envs x 128 steps" in written(file)
+    plain = Plain(encoding="ascii")
+    plain.display.start(replace(INFO, run_name="läufe"))
+    plain.display.finish(SUMMARY)
+    assert "1,024 envs x 128 steps" in plain.text
 
-    gone = PlainDisplay(_Gone())
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    gone = PlainDisplay(Gone())
     gone.start(INFO)
     gone.record(a_record(1))
 
 
-class _Gone(io.StringIO):
-    def write(self, _: str) -> int:
-        raise BrokenPipeError
+class Noted(QuietDisplay):
+    """Keeps what it is told of progress."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.has_heard = threading.Event()
+
+    def progress(self, text: str) -> None:
+        self.told.append(text)
+        self.has_heard.set()
+
+
+def test_what_is_compiled_is_told_until_it_is_done_or_the_body_ends_whatever_happens_in_it(monkeypatch):
+    def tickers() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "scramjet-ticker"]
+
+    def interrupted() -> None:
+        with compilation_shown(display):
+            compiling.begin("what fails")
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ticker, "EVERY_SECONDS", 0.01)
+    display = Noted()
+    with compilation_shown(display):
+        with compiling.compilation("CartPole's rules"):
+            assert display.has_heard.wait(10)
+        assert display.told[0] == "compiling CartPole's rules: 0 s"
+        assert display.told[-1] == ""
+        assert not tickers()
+    told = len(display.told)
+    with compiling.compilation("something later"):
+        pass
+    assert len(display.told) == told
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        compiling.abandon()
+    assert not tickers()
+
+
+# --- which display
+
+
+def test_auto_is_live_only_where_a_terminal_can_show_it_and_a_mode_asked_for_is_given(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for file, environment, expected in [
+        (Terminal, {}, LiveDisplay),
+        (Terminal, {"TERM": "dumb"}, PlainDisplay),
+        (Terminal, {"CI": "true"}, PlainDisplay),
+        (Terminal, {"CI": "false"}, LiveDisplay),
+        (io.StringIO, {}, PlainDisplay),
+        (io.StringIO, {"FORCE_COLOR": "1"}, PlainDisplay),
+    ]:
+        with monkeypatch.context() as patch:
+            patch.delenv("CI", raising=False)
+            for name, value in ({"TERM": "xterm"} | environment).items():
+                patch.setenv(name, value)
+            assert type(make_display("auto", Console(file=file()))) is expected, (file, environment)
+    for mode, expected in {"live": LiveDisplay, "plain": PlainDisplay, "quiet": QuietDisplay}.items():
+        assert type(make_display(mode, Console(file=io.StringIO()))) is expected
+
+
+def test_quiet_prints_nothing(capsys):
+    display = make_display("quiet")
+    display.start(INFO)
+    display.record(a_record(1))
+    display.event("saved")
+    display.finish(SUMMARY)
+    display.close()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_names_from_files_reach_no_display_as_control_characters_or_markup():
+    hostile, shown = "[red]x\x1b]0;pwned\x07\x1b[2J\r\u202e", r"[red]x\x1b]0;pwned\x07\x1b[2J\r\u202e"
+    for kind in (PlainDisplay, LiveDisplay):
+        screen = io.StringIO()
+        console = Console(file=screen, force_terminal=True, width=200, height=50, color_system=None)
+        display = kind(screen if kind is PlainDisplay else console)
+        display.start(replace(INFO, run_name=hostile, env=hostile, note=hostile))
+        display.record(a_record(1, **{f"stat/{hostile}": 0.5}))
+        display.event(hostile)
+        display.finish(replace(SUMMARY, run_name=hostile, run_path=f"runs/{hostile}"))
+        display.close()
+        assert screen.getvalue().count(shown) >= 5, kind
+        for code in ("\x1b]", "\x07", "\x1b[2Jx", "\u202e"):
+            assert code not in screen.getvalue(), kind

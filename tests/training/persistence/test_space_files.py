@@ -41,7 +41,6 @@ def through_a_file(space: Any) -> Any:
     return space_from_data(json.loads(json.dumps(space_to_data(space), allow_nan=False)))
 
 
-WORLDS = [entry.name for entry in registrations()]
 SPACES = [
     Box(-math.inf, math.inf, (3,), np.float32),
     Box(np.float32([-1, -math.inf]), np.float32([math.inf, 0.1]), dtype=np.float32),
@@ -63,38 +62,28 @@ SPACES = [
 ]
 
 
-@pytest.mark.parametrize("space", SPACES, ids=str)
-def test_a_space_is_read_back_as_it_was(space: Any) -> None:
-    assert is_same(through_a_file(space), space)
+def test_a_space_is_read_back_as_it_was() -> None:
+    for space in SPACES:
+        assert is_same(through_a_file(space), space), space
+    for name in ("CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "CliffWalking-v1", "Blackjack-v1"):
+        env = gymnasium.make(name)
+        observation_space = adapted_observation_space(name, env.observation_space)
+        adapted = (observation_space, adapted_action_space(name, env.action_space))
+        for space in (*adapted, env.observation_space, env.action_space):
+            assert is_same(through_a_file(space), space), name
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_the_spaces_of_every_world_are_read_back_as_they_were(name: str) -> None:
-    env = load_env(name)
-    for space in (env.observation_space, env.action_space):
-        assert is_same(through_a_file(space), space)
+def test_the_spaces_of_every_world_are_read_back_as_they_were() -> None:
+    for entry in registrations():
+        env = load_env(entry.name)
+        for space in (env.observation_space, env.action_space):
+            assert is_same(through_a_file(space), space), entry.name
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "CliffWalking-v1", "Blackjack-v1"])
-def test_the_spaces_of_gymnasiums_envs_are_read_back_as_they_were(name: str) -> None:
-    env = gymnasium.make(name)
-    observation_space = adapted_observation_space(name, env.observation_space)
-    adapted = (observation_space, adapted_action_space(name, env.action_space))
-    for space in (*adapted, env.observation_space, env.action_space):
-        assert is_same(through_a_file(space), space)
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        Graph(Discrete(2), None),
-        Box(0, 1, (MAX_NUMBERS + 1,), np.uint8),
-        Box(np.zeros(70_000, np.float32), np.arange(1, 70_001, dtype=np.float32)),
-    ],
-    ids=["graph", "too large", "too many bounds"],
-)
-def test_a_space_that_could_not_be_read_back_is_not_written(space: Any) -> None:
-    assert space_to_data(space) is None
+def test_a_space_that_could_not_be_read_back_is_not_written() -> None:
+    too_many_bounds = Box(np.zeros(70_000, np.float32), np.arange(1, 70_001, dtype=np.float32))
+    for space in (Graph(Discrete(2), None), Box(0, 1, (MAX_NUMBERS + 1,), np.uint8), too_many_bounds):
+        assert space_to_data(space) is None
 
 
 def box(**changes: Any) -> dict[str, Any]:
@@ -166,15 +155,15 @@ WRONG: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("data", WRONG.values(), ids=WRONG)
-def test_what_is_no_space_is_refused_before_memory_is_taken_for_it(data: Any) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError):
-            space_from_data(data)
-        assert tracemalloc.get_traced_memory()[1] < 64 << 20
-    finally:
-        tracemalloc.stop()
+def test_what_is_no_space_is_refused_before_memory_is_taken_for_it() -> None:
+    for name, data in WRONG.items():
+        tracemalloc.start()
+        try:
+            with pytest.raises(ValueError):
+                pytest.fail(f"{name} was read as {space_from_data(data)}")
+            assert tracemalloc.get_traced_memory()[1] < 64 << 20, name
+        finally:
+            tracemalloc.stop()
 
 
 PLAIN = st.recursive(

@@ -24,6 +24,7 @@ from tests.helpers.videos import frames_of
 
 pytest.importorskip("av")
 pytest.importorskip("PIL")
+pytestmark = pytest.mark.rest
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
 
 
@@ -50,10 +51,6 @@ class Painter(gymnasium.Env[Any, Any]):
 
     def render(self) -> Any:
         return np.full((48, 64, 3), 30 * self.count, np.uint8)
-
-
-def make_painter(render_mode: str | None = None) -> Painter:
-    return Painter(render_mode)
 
 
 WORDY = """
@@ -116,7 +113,7 @@ def test_episodes_are_those_of_an_evaluation_with_the_same_seed(tmp_path: Path) 
 
 
 def test_a_cell_keeps_its_last_frame_until_all_episodes_have_ended(tmp_path: Path) -> None:
-    policy, config = untrained(register_factory(make_painter))
+    policy, config = untrained(register_factory(Painter))
     recording = record_policy(policy, config, tmp_path / "grid.gif", episodes=4, seed=2)
     assert len(set(recording.lengths.tolist())) > 1
     assert recording.frames_per_second == 5  # the env's own

@@ -1,17 +1,22 @@
-"""The table of metrics, its warnings, and the page that documents it."""
+"""The table of metrics, its warnings and the page that documents it; and the mean of the last hundred episodes."""
 
 import math
 import re
 
+import numpy as np
 import pytest
 
+from scramjet.engine import NativePool
+from scramjet.engine.pool import Episodes
+from scramjet.envs import Box, Discrete, Env
 from scramjet.training.telemetry.metrics import METRICS, findings, metric_for, warnings_for
+from scramjet.training.telemetry.progress import Progress
 from tests.helpers import ROOT
 
 FLAGS = {
-    "--learning-rate", "--num-epochs", "--num-minibatches", "--clip-epsilon", "--entropy-coef",
-    "--value-coef", "--max-grad-norm", "--gamma", "--gae-lambda", "--target-kl", "--normalize-rewards",
-    "--normalize-observations", "--self-play.pool-fraction",
+    "--learning-rate", "--num-epochs", "--num-minibatches", "--clip-epsilon", "--entropy-coef", "--value-coef",
+    "--max-grad-norm", "--gamma", "--gae-lambda", "--target-kl", "--normalize-rewards", "--normalize-observations",
+    "--self-play.pool-fraction",
 }  # fmt: skip
 HEALTHY = {
     "update": 20, "step": 20_480, "policy_loss": -0.01, "value_loss": 12.0, "entropy": 0.6, "approx_kl": 0.01,
@@ -19,71 +24,45 @@ HEALTHY = {
 }  # fmt: skip
 
 
-def test_a_healthy_record_has_no_warnings():
+def test_a_number_out_of_range_gives_one_warning_with_its_advice_and_changes_nothing_in_the_record():
     assert warnings_for(HEALTHY) == []
+    diverged = "training has diverged: fork with a lower --learning-rate"
+    for name, value, advice in [
+        ("approx_kl", 0.2, "updates are large: lower --learning-rate or --num-epochs"),
+        ("clip_fraction", 0.45, "updates too large: lower --learning-rate or --num-epochs"),
+        ("explained_variance", -0.3, "a poor critic: raise --value-coef or lower --gamma"),
+        ("entropy", 0.001, "exploration has ended; if returns are low, raise --entropy-coef"),
+        ("value_loss", math.nan, diverged),
+        ("grad_norm", math.inf, diverged),
+    ]:
+        record = HEALTHY | {name: value}
+        before = dict(record)
+        assert warnings_for(record) == [f"{name} {value}, {advice}"]
+        assert record == before
 
 
-@pytest.mark.parametrize(
-    ("change", "warning"),
-    [
-        ({"approx_kl": 0.2}, "approx_kl 0.2, updates are large: lower --learning-rate or --num-epochs"),
-        (
-            {"clip_fraction": 0.45},
-            "clip_fraction 0.45, updates too large: lower --learning-rate or --num-epochs",
-        ),
-        ({"explained_variance": -0.3}, "explained_variance -0.3, a poor critic: raise --value-coef or lower --gamma"),
-        ({"entropy": 0.001}, "entropy 0.001, exploration has ended; if returns are low, raise --entropy-coef"),
-        (
-            {"value_loss": math.nan},
-            "value_loss nan, training has diverged: fork with a lower --learning-rate",
-        ),
-        ({"grad_norm": math.inf}, "grad_norm inf, training has diverged: fork with a lower --learning-rate"),
-    ],
-)
-def test_a_number_out_of_range_gives_one_warning_with_its_advice(change, warning):
-    assert warnings_for(HEALTHY | change) == [warning]
-
-
-def test_a_value_on_the_edge_of_its_range_is_healthy():
-    edges = {"approx_kl": 0.05, "clip_fraction": 0.4, "explained_variance": 0.0, "entropy": 0.02}
-    assert warnings_for(HEALTHY | edges) == []
-
-
-def test_explained_variance_is_not_judged_in_the_first_ten_updates():
-    record = HEALTHY | {"explained_variance": -1.0}
-    assert warnings_for(record | {"update": 10}) == []
-    assert len(warnings_for(record | {"update": 11})) == 1
-
-
-def test_explained_variance_is_not_judged_where_all_returns_are_alike():
-    record = HEALTHY | {"explained_variance": -7.0}
-    assert warnings_for(record | {"value_loss": 9e-4}) == []
-    assert len(warnings_for(record | {"value_loss": 1.1e-3})) == 1
-
-
-def test_low_entropy_is_only_a_sign_early_and_only_for_discrete_actions():
-    assert len(warnings_for(HEALTHY | {"entropy": 0.0, "update": 50})) == 1
-    assert warnings_for(HEALTHY | {"entropy": 0.0, "update": 51}) == []
-    assert warnings_for(HEALTHY | {"entropy": -2.0}) == []  # a density's entropy may be negative
-
-
-def test_missing_none_and_undefined_values_pass():
+def test_a_number_is_not_judged_where_it_says_nothing():
+    for why, judged, changes in [
+        ("on the edge", 0, {"approx_kl": 0.05, "clip_fraction": 0.4, "explained_variance": 0.0, "entropy": 0.02}),
+        ("a critic in the first ten updates", 0, {"explained_variance": -1.0, "update": 10}),
+        ("a critic after them", 1, {"explained_variance": -1.0, "update": 11}),
+        ("a critic where all returns are alike", 0, {"explained_variance": -7.0, "value_loss": 9e-4}),
+        ("a critic where they hardly are", 1, {"explained_variance": -7.0, "value_loss": 1.1e-3}),
+        ("low entropy early", 1, {"entropy": 0.0, "update": 50}),
+        ("low entropy late", 0, {"entropy": 0.0, "update": 51}),
+        ("the entropy of a density", 0, {"entropy": -2.0}),
+        ("where a search explores: its advice would be refused", 0, {"entropy": 0.001, "search/kl": 0.2}),
+        ("undefined", 0, {"explained_variance": math.nan, "return_mean": math.nan}),
+        ("none", 0, {name: None for name in METRICS}),
+    ]:
+        assert len(warnings_for(HEALTHY | changes)) == judged, why
     assert warnings_for({}) == []
-    assert warnings_for({name: None for name in METRICS}) == []
-    assert warnings_for(HEALTHY | {"explained_variance": math.nan, "return_mean": math.nan}) == []
 
 
 def test_divergence_is_told_once_and_first():
     record = HEALTHY | {"clip_fraction": 0.9, "policy_loss": math.nan, "grad_norm": math.nan}
     assert set(findings(record)) == {"clip_fraction", "policy_loss", "grad_norm"}
     assert [text.split()[0] for text in warnings_for(record)] == ["policy_loss", "clip_fraction"]
-
-
-def test_warnings_change_nothing_in_the_record():
-    record = HEALTHY | {"approx_kl": 1.0}
-    before = dict(record)
-    warnings_for(record)
-    assert record == before
 
 
 def test_every_range_has_advice_with_flags_that_exist_and_fits_a_line():
@@ -112,7 +91,68 @@ def test_the_page_documents_exactly_the_table():
     }
 
 
-def test_where_a_search_explores_low_entropy_is_no_warning_as_its_advice_would_be_refused():
-    record = HEALTHY | {"entropy": 0.001}
-    assert len(warnings_for(record)) == 1
-    assert warnings_for(record | {"search/kl": 0.2}) == []
+# --- the last hundred episodes: their mean waits until short ones are not the only ones that have ended
+
+
+def ended(*returns: float, num_ended: int | None = None) -> Episodes:
+    each = np.array(returns, np.float64)
+    zeros = np.zeros(len(each), np.int64)
+    return Episodes(len(each) if num_ended is None else num_ended, each, zeros + 5, zeros, zeros, {})
+
+
+def test_the_mean_of_the_last_hundred_waits_until_as_many_have_ended_as_play_at_once():
+    progress = Progress(num_players=2, num_envs=3)
+    metrics = progress.add(ended(1.0, 2.0))
+    assert (metrics["return_100"], metrics["length_100"], metrics["return_mean"]) == (None, None, 1.5)
+    assert not progress.is_settled
+    metrics = progress.add(ended(3.0, 4.0, 5.0))
+    assert (metrics["return_100"], metrics["length_100"], metrics["return_mean"]) == (None, None, 4.0)
+    metrics = progress.add(ended(9.0))
+    assert (metrics["return_100"], metrics["length_100"]) == (4.0, 5.0)
+    assert progress.add(ended())["return_100"] == 4.0
+    assert Progress(num_envs=0).add(ended())["return_100"] is None  # however few play
+    full_log = Progress(num_envs=500)  # episodes that it has not kept have ended too
+    assert full_log.add(ended(*[1.0] * 100, num_ended=499))["return_100"] is None
+    assert full_log.add(ended(3.0, num_ended=1))["return_100"] == pytest.approx(1.02)
+
+
+def test_a_restored_progress_waits_for_the_episodes_that_are_missing_and_no_more():
+    before, after, older = (Progress(num_envs=4) for _ in range(3))
+    before.add(ended(1.0, 2.0, 3.0))
+    tensors = before.tensors()
+    after.restore(tensors)
+    assert not after.is_settled
+    assert after.add(ended(6.0))["return_100"] == 3.0
+    del tensors["progress/num_ended"]  # a checkpoint from before episodes were counted does not wait again
+    older.restore(tensors)
+    assert older.add(ended())["return_100"] == 2.0
+
+
+class Lasting(Env):
+    """Env i pays 1 a step for 1 + i steps."""
+
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"count": np.int32}
+
+    def reset(self, s):
+        pass
+
+    def step(self, s, action):
+        s.count += 1
+        return 1.0, s.count > s._index
+
+    def observe(self, s, obs):
+        obs[0] = 0.0
+
+
+def test_before_it_settles_the_mean_would_be_of_short_episodes_alone():
+    pool, progress = NativePool(Lasting(), 8, backend="interpreted"), Progress(num_envs=8)
+    pool.reset(0)
+    told = []
+    for _ in range(4):
+        pool.step(np.zeros(8, np.int64))
+        metrics = progress.add(pool.episodes())
+        told.append((metrics["return_mean"], metrics["return_100"]))
+    assert told[:3] == [(1.0, None), (1.5, None), (2.0, None)]  # 1 + 2 + 2 episodes have ended
+    assert told[3][1] == pytest.approx((4 * 1 + 2 * 2 + 3 + 4) / 8)

@@ -8,19 +8,30 @@ import pytest
 
 import scramjet
 from scramjet.runtime.metrics_log import read_metrics
-from scramjet.training.config.run_config import EvaluationConfig, RunConfig
+from tests.helpers.sessions import SMALL
 
 
-class Collecting:
-    """A sink that keeps what it is given, and what metrics.jsonl held at that moment."""
+class Sink(scramjet.Callback):
+    """Adds itself as a sink that keeps what it is given, and what metrics.jsonl held then; fails where it is told."""
 
-    def __init__(self, run_path: Any) -> None:
-        self.path = run_path / "metrics.jsonl"
+    def __init__(self, callback_fails_at: int | None = None, sink_fails_at: int | None = None) -> None:
+        self.callback_fails_at, self.sink_fails_at = callback_fails_at, sink_fails_at
         self.records: list[dict[str, Any]] = []
         self.lines_before: list[int] = []
         self.num_closed = 0
 
+    def on_start(self, session: Any) -> None:
+        self.path = session.run.path / "metrics.jsonl"
+        session.sinks.append(self)
+
+    def on_update(self, record: dict[str, Any], session: Any) -> dict[str, float]:
+        if record["update"] == self.callback_fails_at:
+            raise ValueError("as asked")
+        return {"mine": 2.0 * record["update"]}
+
     def record(self, record: dict[str, Any]) -> None:
+        if record["update"] == self.sink_fails_at:
+            raise ConnectionError("gone")
         self.records.append(dict(record))
         self.lines_before.append(len(read_metrics(self.path)))
 
@@ -28,65 +39,30 @@ class Collecting:
         self.num_closed += 1
 
 
-class AddsASink(scramjet.Callback):
-    def __init__(self, fails_at: int | None = None) -> None:
-        self.fails_at = fails_at
-
-    def on_start(self, session: Any) -> None:
-        self.sink = Collecting(session.run.path)
-        session.sinks.append(self.sink)
-
-    def on_update(self, record: dict[str, Any], session: Any) -> dict[str, float]:
-        if record["update"] == self.fails_at:
-            raise ValueError("as asked")
-        return {"mine": 2.0 * record["update"]}
+def trained(sink: Sink, tmp_path: Any) -> scramjet.TrainResult:
+    return scramjet.train(SMALL, runs_dir=tmp_path, display="quiet", callbacks=[sink])
 
 
-def trained(callback: AddsASink, tmp_path: Any) -> scramjet.TrainResult:
-    no_evaluation = EvaluationConfig(every=0, final_episodes=0)
-    config = RunConfig(env="cartpole", num_envs=4, num_steps=8, total_timesteps=96, eval=no_evaluation, device="cpu")
-    return scramjet.train(config, runs_dir=tmp_path, display="quiet", callbacks=[callback])
+def test_a_sink_gets_what_metrics_jsonl_got_just_before_it_and_is_closed_once(tmp_path):
+    sink = Sink()
+    result = trained(sink, tmp_path)
+    assert sink.records == read_metrics(result.run_path / "metrics.jsonl")
+    assert [record["mine"] for record in sink.records] == [2.0, 4.0, 6.0, 8.0, 10.0]
+    assert sink.lines_before == [1, 2, 3, 4, 5]
+    assert sink.num_closed == 1
 
 
-def test_a_sink_gets_what_metrics_jsonl_got_just_before_it(tmp_path):
-    callback = AddsASink()
-    result = trained(callback, tmp_path)
-    assert callback.sink.records == read_metrics(result.run_path / "metrics.jsonl")
-    assert [record["mine"] for record in callback.sink.records] == [2.0, 4.0, 6.0]
-    assert callback.sink.lines_before == [1, 2, 3]
-
-
-@pytest.mark.parametrize("fails_at", [None, 2])
-def test_a_sink_is_closed_once_however_the_run_ends(fails_at, tmp_path):
-    callback = AddsASink(fails_at)
-    if fails_at is None:
-        trained(callback, tmp_path)
-    else:
-        with pytest.raises(scramjet.ScramjetError, match="as asked"):
-            trained(callback, tmp_path)
-    assert callback.sink.num_closed == 1
-
-
-class Failing:
-    """A sink that loses its connection."""
-
-    def record(self, record: dict[str, Any]) -> None:
-        if record["update"] == 2:
-            raise ConnectionError("gone")
-
-    def close(self) -> None:
-        pass
-
-
-class AddsAFailingSink(scramjet.Callback):
-    def on_start(self, session: Any) -> None:
-        session.sinks.append(Failing())
+def test_a_sink_is_closed_once_where_a_callback_ends_the_run(tmp_path):
+    sink = Sink(callback_fails_at=2)
+    with pytest.raises(scramjet.ScramjetError, match="as asked"):
+        trained(sink, tmp_path)
+    assert sink.num_closed == 1
 
 
 def test_a_sink_that_raises_ends_the_run_once_its_update_is_saved(tmp_path):
-    with pytest.raises(scramjet.ScramjetError, match=r"the sink Failing.record raised ConnectionError: gone; what was"):
-        trained(AddsAFailingSink(), tmp_path)
+    with pytest.raises(scramjet.ScramjetError, match=r"the sink Sink.record raised ConnectionError: gone; what was"):
+        trained(Sink(sink_fails_at=2), tmp_path)
     (run,) = tmp_path.iterdir()
     assert [record["update"] for record in read_metrics(run / "metrics.jsonl")] == [1, 2]
     assert (run / "checkpoints" / "latest").exists()
-    assert scramjet.train(resume=run, runs_dir=tmp_path, display="quiet").step == 96
+    assert scramjet.train(resume=run, runs_dir=tmp_path, display="quiet").step == SMALL.total_timesteps
