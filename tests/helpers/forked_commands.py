@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -59,48 +58,6 @@ def close_envs_quickly() -> None:
     from scramjet.adapters.gymnasium.workers import group, process
 
     process.CLOSING_SECONDS = group.CLOSING_SECONDS = 0.5
-
-
-class DiesInWriting:
-    """Kills its process within the n-th write of a checkpoint's file, half of the bytes written."""
-
-    def __init__(self, writes_before_death: int) -> None:
-        self.left = writes_before_death
-
-    def __call__(self) -> None:
-        from scramjet.runtime import files
-
-        whole = files.write_all
-
-        def write_half_and_die(descriptor: int, data: bytes) -> None:
-            self.left -= len(data) > 4096
-            if self.left == 0:
-                os.write(descriptor, bytes(data)[: len(data) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            whole(descriptor, data)
-
-        files.write_all = write_half_and_die
-
-
-class DiesInTournament:
-    """Kills its process within the n-th line that it writes into a tournament's file, half of the bytes written."""
-
-    def __init__(self, lines_before_death: int) -> None:
-        self.left = lines_before_death
-
-    def __call__(self) -> None:
-        from scramjet.arena.tournaments import log
-
-        whole = log.write_all
-
-        def write_half_and_die(descriptor: int, data: bytes) -> None:
-            self.left -= 1
-            if self.left == 0:
-                os.write(descriptor, data[: len(data) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            whole(descriptor, data)
-
-        log.write_all = write_half_and_die
 
 
 class _Place:
