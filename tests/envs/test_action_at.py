@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from scramjet.arena.game import Game
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
+from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.drawing import cell_at, direction_to
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.maze import Maze
@@ -19,10 +19,7 @@ from scramjet.envs.puzzles.game_2048 import Game2048
 from scramjet.envs.puzzles.sliding_tiles import SlidingTiles
 from scramjet.envs.puzzles.sokoban import Sokoban
 
-BOARDS = [
-    ConnectFour(), ConnectFour(rows=4, cols=9), TicTacToe(), Othello(), Othello(size=6), SlidingTiles(),
-    SlidingTiles(size=5),
-]  # fmt: skip
+BOARDS = [ConnectFour(), ConnectFour(rows=4, cols=9), TicTacToe(), Othello(size=6), SlidingTiles(size=5)]
 STEPS = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}
 
 
@@ -37,31 +34,26 @@ def a_game(env: Env, num_moves: int, seed: int = 3) -> Game:
     return game
 
 
-@pytest.mark.parametrize("num_moves", [0, 3])
-@pytest.mark.parametrize("env", BOARDS, ids=repr)
-def test_every_legal_move_has_a_place_and_changes_the_picture_there(env: Env, num_moves: int) -> None:
-    numbers = [move.number for move in a_game(env, num_moves).legal_moves()]
-    for number in numbers:
-        game = a_game(env, num_moves)
-        (place,) = [place for place in game.places() if place.number == number]
-        x, y = (place.left + place.right) / 2, (place.top + place.bottom) / 2
-        assert game.move_at(x, y) == game.moves[number]
-        before = game.picture()
-        game.move(number)
-        changed = (game.picture() != before).any(2)
-        height, width = changed.shape
-        inside = np.s_[int(place.top * height) : int(place.bottom * height) + 2]
-        across = np.s_[int(place.left * width) : int(place.right * width) + 2]
-        assert changed[inside, across].any()
-        if isinstance(env, ConnectFour | TicTacToe):  # where a move changes nothing else
-            assert changed.sum() == changed[inside, across].sum()
-
-
-@pytest.mark.parametrize("env", BOARDS, ids=repr)
-def test_the_rim_of_a_board_means_nothing(env: Env) -> None:
-    game = a_game(env, 1)
-    for x, y in ((0.0, 0.5), (0.005, 0.005), (0.999, 0.5), (0.999, 0.999)):
-        assert game.move_at(x, y) is None
+def test_every_legal_move_has_a_place_and_changes_the_picture_there_and_the_rim_means_nothing() -> None:
+    for env in BOARDS:
+        for num_moves in (0, 3) if isinstance(env, TicTacToe) else (3,):
+            for number in [move.number for move in a_game(env, num_moves).legal_moves()]:
+                where = f"{env!r}, move {number} after {num_moves}"
+                game = a_game(env, num_moves)
+                (place,) = [place for place in game.places() if place.number == number]
+                x, y = (place.left + place.right) / 2, (place.top + place.bottom) / 2
+                assert game.move_at(x, y) == game.moves[number], where
+                before = game.picture()
+                game.move(number)
+                changed = (game.picture() != before).any(2)
+                height, width = changed.shape
+                inside = np.s_[int(place.top * height) : int(place.bottom * height) + 2]
+                across = np.s_[int(place.left * width) : int(place.right * width) + 2]
+                assert changed[inside, across].any(), where
+                if isinstance(env, ConnectFour | TicTacToe):  # where a move changes nothing else
+                    assert changed.sum() == changed[inside, across].sum(), where
+        game = a_game(env, 1)
+        assert {game.move_at(*rim) for rim in ((0.0, 0.5), (0.005, 0.005), (0.999, 0.5), (0.999, 0.999))} == {None}
 
 
 def player_cell(env: Any, game: Game) -> tuple[int, int]:
@@ -69,42 +61,34 @@ def player_cell(env: Any, game: Game) -> tuple[int, int]:
     return int(s.row), int(s.col if isinstance(env, Maze) else s.column)
 
 
-@pytest.mark.parametrize("env", [Maze(), Maze(rows=6, cols=11), Sokoban(), Sokoban(rows=7, cols=10)], ids=repr)
-def test_a_click_beside_the_player_leads_there(env: Any) -> None:
-    for seed in range(3):
-        for move in a_game(env, 0, seed).legal_moves():
-            game = a_game(env, 0, seed)
-            row, column = player_cell(env, game)
-            down, right = STEPS[move.name]
-            assert game.move_at((column + right + 0.5) / env.cols, (row + down + 0.5) / env.rows) == move
-            assert game.move_at((column + 0.5) / env.cols, (row + 0.5) / env.rows) is None
-            game.move(move.number)
-            assert player_cell(env, game) == (row + down, column + right)
+def test_a_click_beside_the_player_leads_there() -> None:
+    for env in (Maze(), Maze(rows=6, cols=11), Sokoban(), Sokoban(rows=7, cols=10)):
+        for seed in range(2):
+            for move in a_game(env, 0, seed).legal_moves():
+                game = a_game(env, 0, seed)
+                row, column = player_cell(env, game)
+                down, right = STEPS[move.name]
+                assert game.move_at((column + right + 0.5) / env.cols, (row + down + 0.5) / env.rows) == move
+                assert game.move_at((column + 0.5) / env.cols, (row + 0.5) / env.rows) is None
+                game.move(move.number)
+                assert player_cell(env, game) == (row + down, column + right), (env, move)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "name"), [(0.5, 0.1, "up"), (0.9, 0.4, "right"), (0.6, 0.8, "down"), (0, 0.3, "left")]
-)
-def test_tiles_of_2048_slide_to_the_side_that_is_clicked(x: float, y: float, name: str) -> None:
-    found = a_game(Game2048(), 0).move_at(x, y)
-    assert found is not None
-    assert found.name == name
+def test_tiles_of_2048_slide_to_the_side_that_is_clicked() -> None:
+    game = a_game(Game2048(), 0)
+    for x, y, name in ((0.5, 0.1, "up"), (0.9, 0.4, "right"), (0.6, 0.8, "down"), (0, 0.3, "left")):
+        found = game.move_at(x, y)
+        assert found is not None
+        assert found.name == name
 
 
 def test_worlds_that_do_not_say_where_actions_lie_have_no_places() -> None:
-    from scramjet.envs.classic_control.cartpole import CartPole
-
     game = a_game(CartPole(), 0)
     assert (game.places(), game.move_at(0.5, 0.5)) == ([], None)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "cell"),
-    [(0.0, 0.0, None), (0.26, 0.26, (0, 0)), (0.74, 0.3, (0, 1)), (0.49, 0.7, (1, 0)), (0.76, 0.5, None)],
-)
-def test_cells_are_found_inside_the_rim(x: float, y: float, cell: tuple[int, int] | None) -> None:
-    assert cell_at(x, y, rows=2, columns=2, rim=1.0) == cell
-
-
-def test_directions_go_along_the_longer_way() -> None:
+def test_cells_are_found_inside_the_rim_and_directions_go_along_the_longer_way() -> None:
+    clicks = {(0.0, 0.0): None, (0.26, 0.26): (0, 0), (0.74, 0.3): (0, 1), (0.49, 0.7): (1, 0), (0.76, 0.5): None}
+    for (x, y), cell in clicks.items():
+        assert cell_at(x, y, rows=2, columns=2, rim=1.0) == cell, (x, y)
     assert [direction_to(*way) for way in ((0.1, -1), (2, 1), (-1, 3), (-1, 0.5))] == [0, 1, 2, 3]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scramjet.engine.worlds.rules import rules_fingerprint
 from scramjet.envs import Env, env_class, load_env, register, registrations, registry
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.registry import canonical_name
@@ -57,19 +58,14 @@ def world_file(tmp_path: Path):
 def test_every_registered_name_and_alias_loads_its_world() -> None:
     for entry in registrations():
         for name in (entry.name, *entry.aliases):
-            assert isinstance(load_env(name), entry.env_class())
+            assert isinstance(load_env(name), entry.env_class()), name
     assert env_class("CartPole-v1") is env_class("cartpole") is CartPole
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"), [("cartpol", "cartpole"), ("CartPole-v0", "CartPole-v1"), ("probe_acton", "probe_action")]
-)
-def test_an_unknown_name_suggests_the_nearest(name: str, meant: str) -> None:
-    with pytest.raises(WorldError, match=f"unknown world '{name}'. Did you mean '{meant}'?"):
-        load_env(name)
-
-
-def test_a_name_like_no_other_gets_no_suggestion() -> None:
+def test_an_unknown_name_suggests_the_nearest_if_there_is_one() -> None:
+    for name, meant in (("cartpol", "cartpole"), ("CartPole-v0", "CartPole-v1"), ("probe_acton", "probe_action")):
+        with pytest.raises(WorldError, match=f"unknown world '{name}'. Did you mean '{meant}'?"):
+            load_env(name)
     with pytest.raises(WorldError) as caught:
         load_env("qqqqqqq")
     assert "Did you mean" not in str(caught.value)
@@ -81,16 +77,16 @@ def test_a_registered_class_is_found_by_its_name_and_aliases() -> None:
     assert env_class("mine") is env_class("my_cartpole") is CartPole
 
 
-@pytest.mark.parametrize("names", [("cartpole", ()), ("new", ("CartPole-v1",)), ("CartPole-v1", ())])
-def test_a_taken_name_is_refused_and_nothing_is_registered(names) -> None:
+def test_a_taken_name_is_refused_and_nothing_is_registered() -> None:
     before = registrations()
-    with pytest.raises(WorldError, match="registered already"):
-        register(names[0], CartPole, aliases=names[1])
+    for name, aliases in (("cartpole", ()), ("new", ("CartPole-v1",)), ("CartPole-v1", ())):
+        with pytest.raises(WorldError, match="registered already"):
+            register(name, CartPole, aliases=aliases)
     assert registrations() == before
 
 
-def test_a_file_with_one_world_needs_no_class_name(world_file) -> None:
-    path = world_file(WORLD.format(name="Alpha"))
+def test_a_file_with_one_world_of_its_own_needs_no_class_name(world_file) -> None:
+    path = world_file("from scramjet.envs.classic_control.cartpole import CartPole\n" + WORLD.format(name="Alpha"))
     assert type(load_env(path)).__name__ == "Alpha"
     assert load_env(f"{path}:Alpha", size=7).size == 7
 
@@ -99,23 +95,9 @@ def test_a_file_with_two_worlds_asks_for_one_of_them(world_file) -> None:
     path = world_file(WORLD.format(name="Alpha") + WORLD.format(name="Beta"))
     with pytest.raises(WorldError, match=r"2 worlds \(Alpha, Beta\); name one: .*my_world.py:Alpha"):
         load_env(path)
-    assert type(load_env(f"{path}:Beta")).__name__ == "Beta"
-
-
-def test_a_misspelled_class_in_a_file_is_answered_with_those_there(world_file) -> None:
-    path = world_file(WORLD.format(name="Alpha") + WORLD.format(name="Beta"))
     with pytest.raises(WorldError, match=r"no world 'Alpa'. Did you mean 'Alpha'\? Worlds there: Alpha, Beta"):
         load_env(f"{path}:Alpa")
-
-
-def test_a_world_that_a_file_only_imports_does_not_count_as_its_own(world_file) -> None:
-    path = world_file("from scramjet.envs.classic_control.cartpole import CartPole\n" + WORLD.format(name="Alpha"))
-    assert type(load_env(path)).__name__ == "Alpha"
-
-
-def test_a_file_without_a_world_says_what_a_world_is(world_file) -> None:
-    with pytest.raises(WorldError, match=r"defines 0 worlds; a world is a class that inherits from scramjet.envs.Env"):
-        load_env(world_file("x = 1\n"))
+    assert type(load_env(f"{path}:Beta")).__name__ == "Beta"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -123,31 +105,24 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_env(str(tmp_path / "nothing.py"))
 
 
-def test_a_syntax_error_in_a_world_names_its_line(world_file) -> None:
-    with pytest.raises(WorldError, match=r"my_world.py line 3: SyntaxError"):
-        load_env(world_file("x = 1\ny = 2\ndef broken(:\n"))
+def test_what_is_wrong_with_a_file_is_said_with_its_line(world_file) -> None:
+    for text, message in (
+        ("x = 1\n", r"defines 0 worlds; a world is a class that inherits from scramjet.envs.Env"),
+        ("x = 1\ny = 2\ndef broken(:\n", "my_world.py line 3: SyntaxError"),
+        ("\nimport no_such_module_anywhere\n", "my_world.py line 2: ModuleNotFoundError: .*no_such_module_anywhere"),
+        ("from scramjet.envs import Boxx\n", "my_world.py line 1: ImportError: .*Boxx"),
+        ("x = 1\n\ny = 1 / 0\n", "my_world.py line 3: ZeroDivisionError"),
+    ):
+        with pytest.raises(WorldError, match=message):
+            load_env(world_file(text))
 
 
 def test_a_syntax_error_in_a_helper_is_not_blamed_on_a_line_of_the_world(world_file) -> None:
     world_file("a = 1\nb = 2\nc = 3\nd = (\n", "helper_with_syntax_error.py")
-    path = world_file("\nimport helper_with_syntax_error\n")
     with pytest.raises(WorldError) as caught:
-        load_env(path)
+        load_env(world_file("\nimport helper_with_syntax_error\n"))
     assert "helper_with_syntax_error.py" in str(caught.value)
     assert "my_world.py line 4" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("\nimport no_such_module_anywhere\n", "line 2: ModuleNotFoundError: .*no_such_module_anywhere"),
-        ("from scramjet.envs import Boxx\n", "line 1: ImportError: .*Boxx"),
-        ("x = 1\n\ny = 1 / 0\n", "line 3: ZeroDivisionError"),
-    ],
-)
-def test_an_error_while_a_file_loads_names_its_line(world_file, text: str, message: str) -> None:
-    with pytest.raises(WorldError, match=f"my_world.py {message}"):
-        load_env(world_file(text))
 
 
 def test_a_changed_file_is_read_anew(world_file) -> None:
@@ -163,10 +138,10 @@ def test_a_module_and_class_name_a_world(world_file, monkeypatch: pytest.MonkeyP
         load_env("a_package_of_worlds:Gamma")
 
 
-@pytest.mark.parametrize("name", ["no_such_package.worlds:Alpha", ":Alpha", ".relative:Alpha", "scramjet.envs:", ""])
-def test_a_name_that_leads_nowhere_is_an_error_for_users(name: str) -> None:
-    with pytest.raises(ScramjetError):
-        load_env(name)
+def test_a_name_that_leads_nowhere_is_an_error_for_users() -> None:
+    for name in ("no_such_package.worlds:Alpha", ":Alpha", ".relative:Alpha", "scramjet.envs:", ""):
+        with pytest.raises(ScramjetError):
+            load_env(name)
 
 
 def test_canonical_names_are_one_spelling_for_each_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,43 +166,32 @@ def test_an_unknown_parameter_suggests_the_nearest_and_lists_all() -> None:
         load_env("cartpole", gravty=1.0)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"size": 2.5}, "size=2.5 must be int"),
-        ({"size": "3"}, "size='3' must be int"),
-        ({"size": True}, "size=True must be int"),
-        ({"size": None}, "size=None must be int"),
-        ({"speed": float("nan")}, "speed=nan must be a finite float"),
-        ({"speed": float("inf")}, "speed=inf must be a finite float"),
-        ({"speed": "fast"}, "speed='fast' must be a finite float"),
-        ({"is_round": 1}, "is_round=1 must be bool"),
-        ({"max_episode_steps": 0}, "max_episode_steps=0 must be at least 1"),
-        ({"max_episode_steps": -5}, "max_episode_steps=-5 must be at least 1"),
-        ({"max_episode_steps": 2.5}, "max_episode_steps=2.5 must be int"),
-        ({"max_episode_steps": float("nan")}, "max_episode_steps=nan must be int"),
-    ],
-)
-def test_a_parameter_that_cannot_be_is_named_with_its_value(world_file, parameters, message: str) -> None:
-    with pytest.raises(WorldError, match=f"Alpha: {message}"):
-        load_env(world_file(WORLD.format(name="Alpha")), **parameters)
+def test_a_parameter_that_cannot_be_is_named_with_its_value(world_file) -> None:
+    path = world_file(WORLD.format(name="Alpha"))
+    for name, value, message in (
+        ("size", 2.5, "size=2.5 must be int"),
+        ("size", "3", "size='3' must be int"),
+        ("size", True, "size=True must be int"),
+        ("size", None, "size=None must be int"),
+        ("speed", float("nan"), "speed=nan must be a finite float"),
+        ("speed", float("inf"), "speed=inf must be a finite float"),
+        ("speed", "fast", "speed='fast' must be a finite float"),
+        ("is_round", 1, "is_round=1 must be bool"),
+        ("max_episode_steps", 0, "max_episode_steps=0 must be at least 1"),
+        ("max_episode_steps", -5, "max_episode_steps=-5 must be at least 1"),
+        ("max_episode_steps", 2.5, "max_episode_steps=2.5 must be int"),
+        ("max_episode_steps", float("nan"), "max_episode_steps=nan must be int"),
+    ):
+        with pytest.raises(WorldError, match=f"Alpha: {message}"):
+            load_env(path, **{name: value})
 
 
-@pytest.mark.parametrize("parameters", [{"mass_pole": 0.0}, {"half_length": -1.0}])
-def test_parameters_that_make_no_world_are_refused_by_its_own_rules(parameters) -> None:
-    with pytest.raises(WorldError, match=r"CartPole: .* must be above 0"):
-        load_env("cartpole", **parameters)
-
-
-def test_a_time_limit_may_be_lifted() -> None:
+def test_a_time_limit_may_be_lifted_and_one_written_in_the_class_is_checked_as_well(world_file) -> None:
     assert load_env("cartpole", max_episode_steps=None).max_episode_steps is None
-
-
-@pytest.mark.parametrize("limit", ["0", "-3", "2.5", "'ten'"])
-def test_a_time_limit_written_in_the_class_is_checked_as_well(world_file, limit: str) -> None:
-    text = WORLD.format(name="Alpha").replace("size: int = 3", f"max_episode_steps = {limit}")
-    with pytest.raises(WorldError, match="max_episode_steps"):
-        load_env(world_file(text))
+    for limit in ("0", "-3", "2.5", "'ten'"):
+        text = WORLD.format(name="Alpha").replace("size: int = 3", f"max_episode_steps = {limit}")
+        with pytest.raises(WorldError, match="max_episode_steps"):
+            load_env(world_file(text))
 
 
 def test_the_rules_cannot_keep_anything_in_self() -> None:
@@ -254,3 +218,49 @@ def test_a_subclass_inherits_parameters_and_may_change_their_defaults() -> None:
     assert Heavy().parameters == {**CartPole().parameters, "mass_pole": 2.0, "wind": 0.0}
     assert Heavy(gravity=1).gravity == 1.0
     assert repr(Heavy(wind=3)) == "Heavy(wind=3.0)"
+
+
+# --- hidden information ---------------------------------------------------------------------------------------
+
+HIDDEN = {
+    "door_key", "empty", "flickering_cartpole", "four_rooms", "key_corridor", "kuhn", "leduc", "masked_cartpole",
+    "memory", "multi_room", "obstructed_maze", "tmaze",
+}  # fmt: skip
+
+
+def test_these_of_our_worlds_have_hidden_information() -> None:
+    own = {entry.name: entry.env_class()() for entry in registrations() if str(entry.target).startswith("scramjet.")}
+    assert {name for name, env in own.items() if env.hidden} == HIDDEN
+
+
+def test_a_world_has_the_same_rules_whether_or_not_it_says_that_they_hide_something() -> None:
+    class Known(CartPole):
+        """CartPole by another name."""
+
+    class Secret(CartPole):
+        """The same, with a secret."""
+
+        hidden = True
+
+    class Other(CartPole):
+        """CartPole with another constant."""
+
+        gravity = 1.0
+
+    Secret.__name__ = Known.__name__
+    assert rules_fingerprint(Known()) == rules_fingerprint(Secret())
+    assert Secret().parameters == Known().parameters
+    assert rules_fingerprint(Other()) != rules_fingerprint(CartPole())
+
+
+def test_hidden_may_follow_from_a_parameter() -> None:
+    class Sometimes(CartPole):
+        """CartPole whose secrets can be switched off."""
+
+        secrets: bool = True
+
+        @property
+        def hidden(self) -> bool:
+            return self.secrets
+
+    assert (Sometimes().hidden, Sometimes(secrets=False).hidden) == (True, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,33 +13,19 @@ from numba import njit
 
 from scramjet.engine import NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.envs import choice, normal, randint, shuffle, uniform
+from scramjet.envs import Box, Discrete, Env, choice, normal, randint, shuffle, uniform
 from scramjet.envs.rng import draw_words, philox4x32
-from tests.helpers.draw_worlds import EPISODE_STEPS, NUM_CARDS, OPTIONS, RANGES, Coins, Draws
 
 ALL_ONES = 0xFFFFFFFF
 KNOWN_ANSWERS = [  # Random123 1.14, tests/kat_vectors, philox4x32-10
-    (
-        (0, 0, 0, 0),
-        (0, 0),
-        (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
-    ),
-    (
-        (ALL_ONES, ALL_ONES, ALL_ONES, ALL_ONES),
-        (ALL_ONES, ALL_ONES),
-        (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
-    ),
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((ALL_ONES,) * 4, (ALL_ONES,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
     (
         (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
         (0xA4093822, 0x299F31D0),
         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def compiled_philox():
-    return njit(philox4x32)
 
 
 def generator(seed: int = 0, episode: int = 0, draw: int = 0, index: int = 0) -> SimpleNamespace:
@@ -71,25 +58,20 @@ def chi_square(counts: np.ndarray) -> float:
     return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
 
 
-@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN_ANSWERS)
-def test_philox_gives_the_published_answers_interpreted_and_compiled(counter, key, answer, compiled_philox) -> None:
-    assert philox4x32(*counter, *key) == answer
-    assert compiled_philox(*counter, *key) == answer
-
-
-def test_philox_compiled_equals_interpreted_on_random_counters(compiled_philox) -> None:
+def test_philox_gives_the_published_answers_and_the_same_compiled() -> None:
+    compiled_philox = njit(philox4x32)
+    for counter, key, answer in KNOWN_ANSWERS:
+        assert philox4x32(*counter, *key) == compiled_philox(*counter, *key) == answer
     for words in np.random.default_rng(0).integers(2**32, size=(200, 6)).tolist():
-        assert compiled_philox(*words) == philox4x32(*words)
+        assert compiled_philox(*words) == philox4x32(*words), words
 
 
-@pytest.mark.parametrize(
-    ("seed", "index", "episode", "draw"),
-    [(0, 0, 0, 0), (1, 2, 3, 4), (2**40 + 5, 2**31 - 1, 7, 2**31 - 2), (-1, 0, 0, 0)],
-)
-def test_a_draw_is_philox_of_key_env_episode_and_draw(seed, index, episode, draw) -> None:
-    s = generator(seed, episode, draw, index)
-    assert draw_words(s) == expected_words(seed, episode, draw, index)
-    assert s._draw == draw + 1
+def test_a_draw_is_philox_of_key_env_episode_and_draw() -> None:
+    for numbers in ((0, 0, 0, 0), (1, 2, 3, 4), (2**40 + 5, 2**31 - 1, 7, 2**31 - 2), (-1, 0, 0, 0)):
+        seed, index, episode, draw = numbers
+        s = generator(seed, episode, draw, index)
+        assert draw_words(s) == expected_words(seed, episode, draw, index), numbers
+        assert s._draw == draw + 1
 
 
 def test_no_two_neighbours_share_a_block() -> None:
@@ -99,16 +81,11 @@ def test_no_two_neighbours_share_a_block() -> None:
     assert len(blocks) == 8**4
 
 
-def test_randint_of_one_is_always_zero() -> None:
-    s = generator(3)
-    assert [randint(s, 1) for _ in range(100)] == [0] * 100
-
-
-def test_randint_of_a_power_of_two_is_the_top_bits_of_the_word() -> None:
+def test_randint_of_one_is_zero_and_of_a_power_of_two_the_top_bits_of_the_word() -> None:
     for draw in range(200):
         word = expected_words(7, 0, draw)[0]
-        assert randint(generator(7, 0, draw), 2**31) == word >> 1
-        assert randint(generator(7, 0, draw), 2) == word >> 31
+        drawn = [randint(generator(7, 0, draw), n) for n in (1, 2, 2**31)]
+        assert drawn == [0, word >> 31, word >> 1]
 
 
 def test_randint_rejects_exactly_the_words_that_would_make_it_biased() -> None:
@@ -146,21 +123,90 @@ def test_uniform_and_normal_survive_the_most_extreme_words(monkeypatch: pytest.M
         assert math.isfinite(normal(generator()))
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 9])
-def test_shuffle_is_a_permutation(size: int) -> None:
-    array = np.arange(size)
-    shuffle(generator(1), array)
-    assert sorted(array.tolist()) == list(range(size))
+def test_shuffle_is_a_permutation() -> None:
+    for size in (0, 1, 2, 9):
+        array = np.arange(size)
+        shuffle(generator(1), array)
+        assert sorted(array.tolist()) == list(range(size))
 
 
 # --- the same draws, made by compiled rules -------------------------------------------------------------------
 
+RANGES = (1, 2, 3, 7, 10, 3 << 29, 1 << 31)
+OPTIONS = (2.5, -1.0, 8.0)
+NUM_CARDS = 4
+EPISODE_STEPS = 3
 NUM_ENVS = 6000
 
 
-@pytest.fixture(scope="module")
-def draws() -> dict[int, np.ndarray]:
-    """Observations of compiled draws, for each range of integers [10 * envs, 9]."""
+class Draws(Env):
+    """Each step draws once of every kind; the action says from which range the integer comes."""
+
+    max_episode_steps = EPISODE_STEPS
+    ranges = RANGES
+    options = OPTIONS
+
+    observation_space = Box(-np.inf, np.inf, (5 + NUM_CARDS,), np.float64)
+    action_space = Discrete(len(RANGES))
+    state = {
+        "uniform": np.float64,
+        "between": np.float64,
+        "integer": np.int64,
+        "normal": np.float64,
+        "chosen": np.float64,
+        "cards": (np.int8, NUM_CARDS),
+    }
+
+    def reset(self, s: Any) -> None:
+        s.uniform = uniform(s)
+
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
+        s.uniform = uniform(s)
+        s.between = uniform(s, -3.0, 5.0)
+        s.normal = normal(s, 10.0, 2.0)
+        s.chosen = choice(s, self.options)
+        for i in range(len(s.cards)):
+            s.cards[i] = i
+        shuffle(s, s.cards)
+        s.integer = randint(s, self.ranges[action])
+        return 0.0, False
+
+    def observe(self, s: Any, obs: Any) -> None:
+        obs[0] = s.uniform
+        obs[1] = s.between
+        obs[2] = s.integer
+        obs[3] = s.normal
+        obs[4] = s.chosen
+        for i in range(len(s.cards)):
+            obs[5 + i] = s.cards[i]
+
+
+class Coins(Env):
+    """Draws from constant ranges, where a compiler can use all it believes to know about single bits."""
+
+    observation_space = Box(-np.inf, np.inf, (5,), np.float64)
+    action_space = Discrete(2)
+    state = {"coin": np.int8, "die": np.int8, "is_low": np.bool_, "half": np.int64, "is_negative": np.bool_}
+
+    def reset(self, s: Any) -> None:
+        s.coin = randint(s, 2)
+        s.die = randint(s, 8)
+        s.is_low = uniform(s) < 0.5
+        s.half = randint(s, 1 << 31) & 1
+        s.is_negative = normal(s) < 0.0
+
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
+        return 0.0, True
+
+    def observe(self, s: Any, obs: Any) -> None:
+        obs[0] = s.coin
+        obs[1] = s.die
+        obs[2] = s.is_low
+        obs[3] = s.half
+        obs[4] = s.is_negative
+
+
+def test_what_compiled_rules_draw_is_distributed_as_it_is_said() -> None:
     pool = NativePool(Draws(), NUM_ENVS, num_threads=1)
     shown = {}
     for action, n in enumerate(RANGES):
@@ -168,66 +214,42 @@ def draws() -> dict[int, np.ndarray]:
         rows = []
         for _ in range(5):
             actions = np.full(NUM_ENVS, action)
-            rows.append(pool.step(actions).obs.copy())
-            rows.append(pool.step(actions).obs.copy())
+            rows += [pool.step(actions).obs.copy(), pool.step(actions).obs.copy()]
             pool.step(actions)  # the third step ends the episode: its observation is the next one's first
         shown[n] = np.concatenate(rows)
-    return shown
+    first, between, _, deviates, chosen, *cards = np.concatenate([*shown.values()]).T
 
+    assert 0.0 <= first.min() <= first.max() < 1.0
+    tolerance = 5 / math.sqrt(len(first))
+    assert first.mean() == pytest.approx(1 / 2, abs=tolerance)
+    assert first.var() == pytest.approx(1 / 12, abs=tolerance / 3)
+    assert abs(chi_square(np.histogram(first, 64, (0, 1))[0])) < 5
+    assert -3.0 <= between.min() <= between.max() < 5.0
+    assert abs(chi_square(np.histogram(between, 64, (-3, 5))[0])) < 5
 
-def test_compiled_uniform_has_the_moments_of_the_uniform_distribution(draws) -> None:
-    values = np.concatenate([shown[:, 0] for shown in draws.values()])
-    assert values.min() >= 0.0
-    assert values.max() < 1.0
-    tolerance = 5 / math.sqrt(len(values))
-    assert values.mean() == pytest.approx(1 / 2, abs=tolerance)
-    assert values.var() == pytest.approx(1 / 12, abs=tolerance / 3)
-    assert abs(chi_square(np.histogram(values, 64, (0, 1))[0])) < 5
+    deviates = (deviates - 10.0) / 2.0
+    for power, moment, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert (deviates**power).mean() == pytest.approx(moment, abs=tolerance * math.sqrt(variance)), power
+    assert (np.abs(deviates) < 1).mean() == pytest.approx(math.erf(1 / math.sqrt(2)), abs=tolerance)
 
+    for n, rows in shown.items():
+        values = rows[:, 2].astype(np.int64)
+        assert 0 <= values.min() <= values.max() < n
+        if n <= 10:
+            counts = np.bincount(values, minlength=n)
+        else:  # both how high they lie and their residues, where a missing rejection shows (3/8, 3/8, 2/8)
+            counts = np.histogram(values, 64, (0, n))[0]
+            assert abs(chi_square(np.bincount(values % 3, minlength=3))) < 5, n
+        assert n == 1 or abs(chi_square(counts)) < 5, n
 
-def test_compiled_uniform_between_two_bounds_fills_them(draws) -> None:
-    values = np.concatenate([shown[:, 1] for shown in draws.values()])
-    assert values.min() >= -3.0
-    assert values.max() < 5.0
-    assert abs(chi_square(np.histogram(values, 64, (-3, 5))[0])) < 5
-
-
-def test_compiled_normal_has_the_moments_of_the_normal_distribution(draws) -> None:
-    values = (np.concatenate([shown[:, 3] for shown in draws.values()]) - 10.0) / 2.0
-    tolerance = 5 / math.sqrt(len(values))
-    assert values.mean() == pytest.approx(0, abs=tolerance)
-    assert values.var() == pytest.approx(1, abs=tolerance * math.sqrt(2))
-    assert (values**3).mean() == pytest.approx(0, abs=tolerance * math.sqrt(15))
-    assert (values**4).mean() == pytest.approx(3, abs=tolerance * math.sqrt(96))
-    assert (np.abs(values) < 1).mean() == pytest.approx(math.erf(1 / math.sqrt(2)), abs=tolerance)
-
-
-@pytest.mark.parametrize("n", RANGES)
-def test_compiled_randint_stays_in_range_and_is_uniform(draws, n: int) -> None:
-    values = draws[n][:, 2].astype(np.int64)
-    assert values.min() >= 0
-    assert values.max() < n
-    if n <= 10:
-        counts = np.bincount(values, minlength=n)
-    else:  # both how high they lie and their residues, where a missing rejection shows (3/8, 3/8, 2/8)
-        counts = np.histogram(values, 64, (0, n))[0]
-        assert abs(chi_square(np.bincount(values % 3, minlength=3))) < 5
-    assert n == 1 or abs(chi_square(counts)) < 5
-
-
-def test_compiled_choice_takes_every_option_equally_often(draws) -> None:
-    values = np.concatenate([shown[:, 4] for shown in draws.values()])
-    counts = np.array([(values == option).sum() for option in OPTIONS])
-    assert counts.sum() == len(values)
+    counts = np.array([(chosen == option).sum() for option in OPTIONS])
+    assert counts.sum() == len(chosen)
     assert abs(chi_square(counts)) < 5
 
-
-def test_compiled_shuffle_gives_every_permutation_equally_often(draws) -> None:
-    cards = np.concatenate([shown[:, 5:] for shown in draws.values()]).astype(np.int64)
-    numbers = cards @ NUM_CARDS ** np.arange(NUM_CARDS)
-    orders = [np.dot(order, NUM_CARDS ** np.arange(NUM_CARDS)) for order in itertools.permutations(range(NUM_CARDS))]
-    counts = np.array([(numbers == order).sum() for order in orders])
-    assert counts.sum() == len(cards)
+    places = NUM_CARDS ** np.arange(NUM_CARDS)
+    numbers = places @ np.array(cards, np.int64)
+    counts = np.array([(numbers == places @ order).sum() for order in itertools.permutations(range(NUM_CARDS))])
+    assert counts.sum() == len(numbers)
     assert abs(chi_square(counts)) < 5
 
 
@@ -248,10 +270,8 @@ def test_a_record_draws_what_its_key_env_episode_and_draw_say_and_nothing_else_m
 def test_single_bits_of_draws_from_constant_ranges_are_right(backend) -> None:
     """The products in Philox fill 64 bits: a compiler that takes them for positive gets their top bit wrong."""
     obs = NativePool(Coins(), 500, num_threads=1, backend=backend).reset(42).obs
-    key = EpisodeSeed.of(42).key
-    words = [[expected_words(key, 0, draw, i) for draw in range(5)] for i in range(500)]
-    np.testing.assert_array_equal(obs[:, 0], [block[0][0] >> 31 for block in words])
-    np.testing.assert_array_equal(obs[:, 1], [block[1][0] >> 29 for block in words])
-    np.testing.assert_array_equal(obs[:, 2], [block[2][0] >> 31 == 0 for block in words])
-    np.testing.assert_array_equal(obs[:, 3], [block[3][0] >> 1 & 1 for block in words])
-    np.testing.assert_array_equal(obs[:, 4], [block[4][2] >> 30 in (1, 2) for block in words])
+    blocks = np.array([[expected_words(EpisodeSeed.of(42).key, 0, draw, i) for draw in range(5)] for i in range(500)])
+    first = blocks[..., 0]  # [envs, draws]
+    bits = [first[:, 0] >> 31, first[:, 1] >> 29, first[:, 2] >> 31 == 0, first[:, 3] >> 1 & 1]
+    np.testing.assert_array_equal(obs.T[:4], bits)
+    np.testing.assert_array_equal(obs[:, 4], np.isin(blocks[:, 4, 2] >> 30, (1, 2)))

@@ -11,10 +11,10 @@ from scramjet.engine.layout import state_dtype
 from scramjet.engine.pool import Episodes
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.transition import Transition
-from scramjet.engine.trees import leaves, named_leaves
+from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Env, load_env
-from tests.parity.test_back_ends import CASES, FIELDS, ids
+from tests.parity.test_back_ends import CASES, as_numpy, assert_same, ids
 
 pytestmark = pytest.mark.gpu
 
@@ -25,27 +25,6 @@ def has_floats(env: Env) -> bool:
     """Whether its rules calculate: a GPU rounds a * b + c once, a CPU twice."""
     own = [name for name in state_dtype(env).names or () if not name.startswith("_")]
     return any(state_dtype(env)[name].base.kind == "f" for name in own)
-
-
-def assert_close(got: Transition, expected: Transition, where: str, tolerance: float) -> None:
-    """Two steps gave the same; `final_obs` where an episode ended, elsewhere it is stale."""
-    for field in FIELDS:
-        ours, theirs = getattr(got, field).cpu().numpy(), getattr(expected, field)
-        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=f"{field} {where}")
-    over = expected.terminated | expected.truncated
-    for kind, rows in (("obs", None), ("final_obs", over)):
-        trees = getattr(got, kind), getattr(expected, kind)
-        for (name, ours), theirs in zip(named_leaves(trees[0]), leaves(trees[1]), strict=True):
-            ours = ours.cpu().numpy()
-            chosen = slice(None) if rows is None else np.repeat(rows, len(ours) // len(rows))
-            message = f"{kind} {name} {where}"
-            np.testing.assert_allclose(
-                ours[chosen].astype(float),
-                theirs[chosen].astype(float),
-                rtol=tolerance,
-                atol=tolerance,
-                err_msg=message,
-            )
 
 
 def assert_same_episodes(got: Episodes, expected: Episodes) -> None:
@@ -64,12 +43,12 @@ def test_the_gpu_plays_every_world_as_the_cpu_does(case):
     tolerance = 1e-3 if has_floats(env) else 1e-6
     cpu, gpu = NativePool(env, NUM_ENVS, num_threads=1), CudaPool(env, NUM_ENVS)
     expected, got = cpu.reset(42), gpu.reset(42)
-    assert_close(got, expected, "after reset", tolerance)
+    assert_same(got, expected, "after reset", tolerance)
     random = np.random.default_rng(0)
     for t in range(200):
         actions = random_actions(cpu, expected, random)
         expected, got = cpu.step(actions.copy()), gpu.step(actions)
-        assert_close(got, expected, f"at step {t}", tolerance)
+        assert_same(got, expected, f"at step {t}", tolerance)
         if t % 2:  # before there are more than the GPU's pool reads
             assert_same_episodes(gpu.episodes(), cpu.episodes())
     if tolerance < 1e-5:
@@ -83,19 +62,18 @@ def test_a_snapshot_moves_between_the_cpu_and_the_gpu():
     for _ in range(30):
         out = cpu.step(random_actions(cpu, out, random))
     got = gpu.restore(cpu.snapshot())
-    assert_close_obs(got, out)
+    assert_same_view(got, out)
     assert gpu.steps_taken == cpu.steps_taken == 30
     for _ in range(30):
         actions = random_actions(cpu, out, random)
         out, got = cpu.step(actions), gpu.step(actions)
     back = cpu.restore(gpu.snapshot())
-    assert_close_obs(got, back)
+    assert_same_view(got, back)
 
 
-def assert_close_obs(got: Transition, expected: Transition) -> None:
-    for ours, theirs in zip(leaves(got.obs), leaves(expected.obs), strict=True):
-        np.testing.assert_array_equal(ours.cpu().numpy(), theirs)
-    np.testing.assert_array_equal(got.mask.cpu().numpy(), expected.mask)
+def assert_same_view(got: Transition, expected: Transition) -> None:
+    for ours, theirs in zip((*leaves(got.obs), got.mask), (*leaves(expected.obs), expected.mask), strict=True):
+        np.testing.assert_array_equal(as_numpy(ours), theirs)
 
 
 def test_scores_are_those_of_the_cpu():
@@ -104,7 +82,7 @@ def test_scores_are_those_of_the_cpu():
     cpu.reset(3)
     gpu.reset(3)
     expected = cpu.scores(cpu.states())
-    np.testing.assert_allclose(gpu.scores(gpu.states()).cpu().numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(as_numpy(gpu.scores(gpu.states())), expected, rtol=1e-6)
     assert np.abs(expected).max() > 0
 
 
@@ -118,11 +96,11 @@ def test_simulate_and_views_are_those_of_the_cpu():
         out = cpu.step(actions)
         gpu.step(actions)
     for ours, theirs in zip(leaves(gpu.views()), leaves(cpu.views()), strict=True):
-        np.testing.assert_array_equal(ours.cpu().numpy(), theirs)
+        np.testing.assert_array_equal(as_numpy(ours), theirs)
     actions = random_actions(cpu, out, random)
     (after, seen), (after_gpu, seen_gpu) = cpu.simulate(cpu.states(), actions), gpu.simulate(gpu.states(), actions)
     np.testing.assert_array_equal(after_gpu, after)
-    np.testing.assert_array_equal(seen_gpu.reward.cpu().numpy(), seen.reward)
+    np.testing.assert_array_equal(as_numpy(seen_gpu.reward), seen.reward)
     np.testing.assert_array_equal(gpu.states(), cpu.states())  # the pool itself has not moved
 
 

@@ -10,12 +10,15 @@ import pytest
 
 from scramjet.engine import NativePool
 from scramjet.envs import load_env
-from scramjet.envs.minigrid.cells import EMPTY_CELL, box_with_key, cell
+from scramjet.envs.minigrid.cells import DOOR, EMPTY_CELL, box_with_key, cell
+from tests.helpers.playing import compiled, interpreted, restored
 
 pytest.importorskip("minigrid", reason="the original of these worlds: pip install minigrid")
 
 import gymnasium
 from minigrid.core.constants import COLOR_TO_IDX, DIR_TO_VEC
+
+pytestmark = pytest.mark.rest
 
 CASES = [
     ("MiniGrid-Empty-8x8-v0", "empty", {}),
@@ -125,7 +128,7 @@ def play_both(theirs: Any, pool: NativePool, seed: int) -> Counter[str]:
     pool.reset(seed)
     states = pool.states()
     load_layout(theirs.unwrapped, states[0])
-    pool.restore({"states": states.view(np.uint8).reshape(1, -1), "tick": np.zeros(1, int)})
+    restored(pool, states)
     np.testing.assert_array_equal(pool.views()[0], view["image"])
     seen: Counter[str] = Counter()
     for t in range(EPISODE_STEPS):
@@ -159,3 +162,22 @@ def test_the_same_layout_and_actions_give_the_same_steps(theirs: str, name: str,
         seed += 1
     rare = {what for what in HAPPENS[name] if seen[what] == 0}
     assert not rare, f"never happened in {dict(seen)}"
+
+
+def test_layouts_are_as_frequent_as_those_of_the_package() -> None:
+    """Where the wall of DoorKey stands and how many doors KeyCorridor has, by a chi-squared test of two samples."""
+    for theirs, env, make_pool, number in (
+        ("MiniGrid-DoorKey-8x8-v0", load_env("door_key"), interpreted, lambda kinds: np.argwhere(kinds == DOOR)[0, 0]),
+        # compiled by others anyway
+        ("MiniGrid-KeyCorridorS3R3-v0", load_env("key_corridor", room_size=3), compiled, lambda k: (k == DOOR).sum()),
+    ):
+        original = gymnasium.make(theirs).unwrapped
+        ours = [int(number(state["grid"] & 15)) for state in make_pool(env, 400, seed=7)[0].states()]
+        package = []
+        for seed in range(400):
+            original.reset(seed=seed)
+            package.append(int(number(original.grid.encode()[..., 0])))
+        values = sorted({*ours, *package})
+        a, b = (np.array([found.count(value) for value in values], float) for found in (ours, package))
+        statistic = ((a - b) ** 2 / (a + b)).sum()
+        assert statistic < 5 * max(len(values) - 1, 3), (theirs, a, b)

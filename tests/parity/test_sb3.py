@@ -11,7 +11,7 @@ import pytest
 import scramjet.gym  # noqa: F401, makes our worlds known to Gymnasium
 from tests.helpers.late_imports import skip_without
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("one_thread")]
 skip_without("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")
 
 

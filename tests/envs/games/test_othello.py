@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scramjet.engine import NativePool
-from scramjet.envs import load_env
+from scramjet.engine.random_play import random_actions
 from scramjet.envs.games.othello import Othello
+from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.errors import WorldError
+from tests.helpers.playing import begun, compiled, interpreted, play
 
 KNOWN_GAMES = [4, 12, 56, 244, 1396, 8200, 55092]
 """Sequences of so many plies from the beginning on 8 x 8, as programs of Othello agree on."""
@@ -65,8 +66,7 @@ class Slow:
 
 
 def test_the_numbers_of_games_by_length_are_the_known_ones() -> None:
-    pool = NativePool(Othello(), 1, num_threads=1)
-    out = pool.reset(0)
+    pool, out = compiled(Othello())
     states, mask, counts = pool.states(), out.mask, []
     while len(counts) < len(KNOWN_GAMES):
         rows, actions = np.nonzero(mask)
@@ -78,10 +78,9 @@ def test_the_numbers_of_games_by_length_are_the_known_ones() -> None:
 
 @pytest.mark.parametrize("size", [4, 6])
 def test_random_games_are_those_of_another_program(size: int) -> None:
-    pool = NativePool(Othello(size=size), 8, backend="interpreted")
-    out, random = pool.reset(0), np.random.default_rng(0)
-    games = [Slow(size) for _ in range(8)]
-    num_passes = num_ended = 0
+    pool, out = interpreted(Othello(size=size), 4)
+    random, games = np.random.default_rng(0), [Slow(size) for _ in range(4)]
+    num_passes, episodes = 0, []
     for _ in range(60):
         for i, game in enumerate(games):
             assert out.turn[i] == game.side
@@ -89,7 +88,7 @@ def test_random_games_are_those_of_another_program(size: int) -> None:
             np.testing.assert_array_equal(out.obs[i], game.planes(game.side))
         leads = [(game.count(0) - game.count(1)) / size**2 for game in games]
         np.testing.assert_allclose(pool.scores(pool.states()), [[lead, -lead] for lead in leads], rtol=1e-6)
-        actions = np.array([random.choice(np.flatnonzero(legal)) for legal in out.mask])
+        actions = random_actions(pool, out, random)
         num_passes += int((actions == size**2).sum())
         out = pool.step(actions)
         for i, game in enumerate(games):
@@ -98,40 +97,27 @@ def test_random_games_are_those_of_another_program(size: int) -> None:
             lead = np.sign(game.count(0) - game.count(1)) if game.is_over() else 0
             assert out.reward[i].tolist() == [lead, -lead]
             if game.is_over():
-                ended = pool.episodes()
-                num_ended += len(ended) // 2
+                for seat in (0, 1):
+                    episodes.append((game.count(seat), game.count(seat) - game.count(1 - seat)))
                 games[i] = Slow(size)
     assert num_passes > 0
-    assert num_ended > 5
+    assert len(episodes) >= 8
+    stats = pool.episodes().stats
+    discs, leads = np.array(episodes).T
+    np.testing.assert_array_equal(stats["discs"], discs)
+    for name, sign in (("win", 1), ("draw", 0), ("loss", -1)):
+        np.testing.assert_array_equal(stats[name], np.sign(leads) == sign, err_msg=name)
 
 
-def test_results_and_discs_of_both_seats_add_up() -> None:
-    pool = NativePool(Othello(size=4), 32, backend="interpreted")
-    out, random = pool.reset(0), np.random.default_rng(0)
-    for _ in range(40):
-        out = pool.step(np.array([random.choice(np.flatnonzero(legal)) for legal in out.mask]))
-    episodes = pool.episodes()
-    results = np.stack([episodes.stats[name] for name in ("win", "draw", "loss")])
-    assert (results.sum(axis=0) == 1).all()
-    assert (results.sum(axis=1) > 0).all()
-    discs = episodes.stats["discs"].reshape(-1, 2)
-    np.testing.assert_array_equal(episodes.returns.reshape(-1, 2), np.sign(discs - discs[:, ::-1]))
-    assert (discs.sum(axis=1) <= 16).all()
-
-
-@pytest.mark.parametrize("action", [0, 27, 64])
-def test_a_cell_that_turns_nothing_and_a_pass_without_need_lose(action: int) -> None:
-    pool = NativePool(Othello(), 1, num_threads=1)
-    assert not pool.reset(0).mask[0, action]
-    out = pool.step(np.array([action]))
-    assert out.reward[0].tolist() == [-1.0, 1.0]
-    assert out.terminated[0]
+def test_a_cell_that_turns_nothing_and_a_pass_without_need_lose() -> None:
+    env = Othello()
+    for action in (0, 27, 64):
+        assert play(env, begun(env), [action]) == ([-1.0, 1.0], True), action
 
 
 def test_an_opening_never_ends_the_game_and_has_every_length() -> None:
     num_envs = 300
-    pool = NativePool(Othello(size=4, opening_plies=8), num_envs, backend="interpreted")
-    out = pool.reset(0)
+    pool, out = interpreted(Othello(size=4, opening_plies=8), num_envs)
     states = pool.states()
     assert not states["is_over"].any()
     assert out.mask.any(axis=1).all()
@@ -141,45 +127,25 @@ def test_an_opening_never_ends_the_game_and_has_every_length() -> None:
     assert (discs == 0).mean() == pytest.approx(1 / 9, abs=5 * np.sqrt(8 / 81 / num_envs))
 
 
-def test_positions_are_scored_alike_by_both_back_ends_and_only_where_the_world_judges_them() -> None:
-    env = Othello(size=6, opening_plies=12)
-    compiled, interpreted = NativePool(env, 20, num_threads=1), NativePool(env, 20, backend="interpreted")
-    compiled.reset(3)
-    interpreted.reset(3)
-    scores = compiled.scores(compiled.states())
-    np.testing.assert_array_equal(scores, interpreted.scores(interpreted.states()))
+def test_positions_are_scored_for_both_seats_and_only_where_the_world_judges_them() -> None:
+    pool, _ = interpreted(Othello(size=6, opening_plies=12), 20, seed=3)
+    scores = pool.scores(pool.states())
     assert (scores.dtype, scores.shape) == (np.float32, (20, 2))
     assert np.abs(scores).max() > 0
-    without = NativePool(load_env("tic_tac_toe"), 1, num_threads=1)
-    assert compiled.has_scores
-    assert not without.has_scores
+    without, _ = interpreted(TicTacToe())
+    assert (pool.has_scores, without.has_scores) == (True, False)
     with pytest.raises(WorldError, match="TicTacToe does not judge positions; write `def score"):
         without.scores(without.states())
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"size": 7}, "size=7 must be an even number from 4 to 10"),
-        ({"size": 12}, "size=12 must be an even number from 4 to 10"),
-        ({"size": 4, "opening_plies": 9}, "opening_plies=9 must be from 0 to 8, half of the cells"),
-    ],
-)
-def test_boards_that_make_no_game_are_refused(parameters, message: str) -> None:
-    with pytest.raises(WorldError, match=message):
-        load_env("othello", **parameters)
-
-
 def test_the_text_and_the_picture_show_the_discs_and_who_moves() -> None:
     env = Othello(size=4)
-    pool = NativePool(env, 1, backend="interpreted")
-    pool.reset(0)
-    s = pool.record(0)
-    assert env.ascii(s).splitlines() == [" 1 . . . .", " 2 . O X .", " 3 . X O .", " 4 . . . .", "   a b c d",
-                                         "X to move; X 2, O 2"]  # fmt: skip
+    s = begun(env)
+    board = [" 1 . . . .", " 2 . O X .", " 3 . X O .", " 4 . . . .", "   a b c d"]
+    assert env.ascii(s).splitlines() == [*board, "X to move; X 2, O 2"]
     before = env.render(s)
-    env.step(s, 1, np.zeros(2))
+    play(env, s, [1])
     assert env.ascii(s).splitlines()[-1] == "O to move; X 4, O 1"
     changed = np.argwhere((env.render(s) != before).any(axis=2))
-    rows, columns = (changed[:, 0] - 8) // 50, (changed[:, 1] - 8) // 50
-    assert {(int(row), int(column)) for row, column in zip(rows, columns, strict=True)} <= {(0, 1), (1, 1)}
+    cells = (changed - 8) // 50  # row and column
+    assert set(map(tuple, cells.tolist())) <= {(0, 1), (1, 1)}

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scramjet.engine import NativePool
-from scramjet.engine.layout import state_dtype
-from scramjet.engine.random_play import random_actions
-from scramjet.engine.worlds.interpreted import Record
 from scramjet.envs import load_env
 from scramjet.envs.puzzles.game_2048 import DOWN, LEFT, RIGHT, UP, Game2048, add_tile, can_slide, slide
-from scramjet.errors import WorldError
+from tests.helpers.playing import begun, episode_stats, legal, observation, record
 
 TURNS_TO_LEFT = {LEFT: 0, UP: 1, RIGHT: 2, DOWN: 3}
 """Quarter turns to the left after which a slide goes to the left."""
@@ -30,14 +24,6 @@ boards = st.integers(2, 5).flatmap(
 def as_board(tiles: list[int]) -> np.ndarray:
     size = round(len(tiles) ** 0.5)
     return np.array(tiles, np.int8).reshape(size, size)
-
-
-def new_game(env: Game2048, board: np.ndarray | None = None, seed: int = 0) -> Record:
-    states = np.zeros(1, state_dtype(env))
-    states["_seed"] = seed
-    if board is not None:
-        states["board"] = board
-    return Record(states[0], "Game2048")
 
 
 def merged_line(tiles: list[int]) -> tuple[list[int], int]:
@@ -61,59 +47,52 @@ def slid(board: np.ndarray, action: int) -> tuple[np.ndarray, int]:
     return np.rot90(after, -TURNS_TO_LEFT[action]), sum(total for _, total in lines)
 
 
-@given(boards, st.integers(0, 3))
-def test_a_slide_is_that_of_another_implementation(tiles, action) -> None:
+@given(boards, st.integers(0, 3), st.integers(0, 2**40))
+def test_a_slide_is_that_of_another_implementation_and_a_step_adds_one_tile_or_changes_nothing(
+    tiles, action, seed
+) -> None:
     board = as_board(tiles)
+    env, before = Game2048(size=len(board)), board.copy()
     expected, total = slid(board, action)
-    is_allowed = can_slide(board, action)
+    is_allowed = not np.array_equal(expected, board)
+    assert can_slide(board, action) == is_allowed
     assert slide(board, action) == total
     np.testing.assert_array_equal(board, expected)
-    assert is_allowed == (not np.array_equal(expected, as_board(tiles)))
+    for symmetry in env.symmetries:
+        turned = np.ascontiguousarray(symmetry.observe(before))
+        assert slide(turned, symmetry.actions[action]) == total
+        np.testing.assert_array_equal(turned, symmetry.observe(expected), err_msg=symmetry.name)
+    s = record(env, seed, board=before)
+    reward, is_over = env.step(s, action)
+    assert reward == total
+    new = np.argwhere(s.board != expected)
+    assert len(new) == is_allowed
+    for cell in map(tuple, new):
+        assert expected[cell] == 0
+        assert s.board[cell] in (1, 2)
+    moves = [other for other in range(4) if not np.array_equal(slid(s.board, other)[0], s.board)]
+    assert is_over == (not moves)
+    assert legal(env, s) == (moves or [0, 1, 2, 3])
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "reward"),
-    [
+def test_equal_tiles_merge_once_beginning_at_the_side_they_slide_to() -> None:
+    for before, after, reward in (
         ([1, 1, 1, 1], [2, 2, 0, 0], 8),
         ([1, 1, 2, 0], [2, 2, 0, 0], 4),
         ([0, 1, 1, 1], [2, 1, 0, 0], 4),
         ([3, 0, 0, 3], [4, 0, 0, 0], 16),
         ([1, 2, 1, 2], [1, 2, 1, 2], 0),
-    ],
-)
-def test_equal_tiles_merge_once_beginning_at_the_side_they_slide_to(before, after, reward) -> None:
-    board = as_board([*before, *[0] * 12])
-    assert slide(board, LEFT) == reward
-    assert board[0].tolist() == after
-
-
-@given(boards, st.integers(0, 3), st.integers(0, 2**40))
-def test_a_step_slides_and_adds_one_tile_or_changes_nothing(tiles, action, seed) -> None:
-    board = as_board(tiles)
-    env = Game2048(size=len(board))
-    s = new_game(env, board, seed)
-    reward, is_over = env.step(s, action)
-    expected, total = slid(board, action)
-    assert reward == total
-    new = np.argwhere(s.board != expected)
-    if np.array_equal(expected, board):
-        assert len(new) == 0
-    else:
-        assert len(new) == 1
-        assert expected[tuple(new[0])] == 0
-        assert s.board[tuple(new[0])] in (1, 2)
-    moves = [not np.array_equal(slid(s.board, other)[0], s.board) for other in range(4)]
-    assert is_over == (not any(moves))
-    mask = np.ones(4, np.bool_)
-    env.mask(s, mask)
-    assert mask.tolist() == (moves if any(moves) else [True] * 4)
+    ):
+        board = as_board([*before, *[0] * 12])
+        assert slide(board, LEFT) == reward, before
+        assert board[0].tolist() == after, before
 
 
 def test_new_tiles_fall_on_every_empty_cell_alike_and_one_in_ten_is_a_4() -> None:
     board, count = as_board([0, 5, 0, 0]), 3000
     seen: Counter[tuple[int, int]] = Counter()
     for seed in range(count):
-        s = new_game(Game2048(size=2), board, seed)
+        s = record(Game2048(size=2), seed, board=board)
         add_tile(s)
         (cell,) = np.flatnonzero(s.board != board)
         seen[int(cell), int(s.board.ravel()[cell])] += 1
@@ -123,12 +102,16 @@ def test_new_tiles_fall_on_every_empty_cell_alike_and_one_in_ten_is_a_4() -> Non
     assert score < 25.7  # chi squared, 5 degrees, p = 1e-4
 
 
-def test_a_game_begins_with_one_tile() -> None:
-    pool = NativePool(Game2048(), 50, num_threads=1)
-    pool.reset(3)
-    boards = pool.states()["board"]
-    assert ((boards > 0).sum(axis=(1, 2)) == 1).all()
-    assert set(np.unique(boards)) == {0, 1, 2}
+def test_a_game_begins_with_one_tile_and_a_plane_is_seen_for_every_tile() -> None:
+    env, random, tiles = Game2048(size=3), np.random.default_rng(5), set()
+    for seed in range(20):
+        s, is_over = begun(env, seed), False
+        (tile,) = s.board[s.board > 0].tolist()
+        tiles.add(tile)
+        while not is_over:
+            np.testing.assert_array_equal(observation(env, s), s.board == np.arange(1, 11)[:, None, None])
+            _, is_over = env.step(s, int(random.choice(legal(env, s))))
+    assert tiles == {1, 2}
 
 
 def test_no_game_on_2_by_2_gets_beyond_the_highest_tile_and_some_get_there() -> None:
@@ -151,51 +134,21 @@ def test_no_game_on_2_by_2_gets_beyond_the_highest_tile_and_some_get_there() -> 
     assert max(map(max, reached)) == Game2048(size=2).highest == 5
 
 
-def test_what_is_seen_is_a_plane_for_every_tile() -> None:
-    pool = NativePool(Game2048(size=3), 4, backend="interpreted")
-    out, random = pool.reset(5), np.random.default_rng(5)
-    for _ in range(60):
-        boards = pool.states()["board"]
-        assert out.obs.shape == (4, 10, 3, 3)
-        np.testing.assert_array_equal(out.obs, boards[:, None] == np.arange(1, 11)[:, None, None])
-        out = pool.step(random_actions(pool, out, random))
-    assert pool.episodes().num_ended > 0
-
-
-@given(boards, st.integers(0, 3))
-def test_a_slide_of_the_turned_board_is_the_turned_slide(tiles, action) -> None:
-    board = as_board(tiles)
-    env = Game2048(size=len(board))
-    assert len({symmetry.name for symmetry in env.symmetries}) == 7
-    after = board.copy()
-    total = slide(after, action)
-    for symmetry in env.symmetries:
-        turned = np.ascontiguousarray(symmetry.observe(board))
-        assert slide(turned, symmetry.actions[action]) == total
-        np.testing.assert_array_equal(turned, symmetry.observe(after), err_msg=symmetry.name)
-
-
-@pytest.mark.parametrize(("exponent", "tile", "won"), [(1, 2.0, 0.0), (10, 1024.0, 0.0), (11, 2048.0, 1.0)])
-def test_the_stats_tell_the_highest_tile_and_whether_it_is_2048(exponent, tile, won) -> None:
-    stats = SimpleNamespace()
+def test_the_stats_tell_the_highest_tile_and_whether_it_is_2048() -> None:
     env = Game2048()
-    env.stats(new_game(env, as_board([0, exponent, 1, *[0] * 13])), stats)
-    assert (stats.highest_tile, stats.reached_2048) == (tile, won)
+    for exponent in (1, 10, 11):
+        s = record(env, board=as_board([0, exponent, 1, *[0] * 13]))
+        assert episode_stats(env, s) == {"highest_tile": 2.0**exponent, "reached_2048": float(exponent == 11)}
 
 
-def test_it_is_found_by_jumanjis_name() -> None:
+def test_it_is_found_by_jumanjis_name_and_has_all_symmetries_of_a_square() -> None:
     assert isinstance(load_env("Game2048-v1"), Game2048)
-
-
-@pytest.mark.parametrize("size", [1, 7])
-def test_a_board_too_small_or_large_is_refused(size) -> None:
-    with pytest.raises((ValueError, WorldError), match=f"size={size} must be from 2 to 6"):
-        Game2048(size=size)
+    assert len({symmetry.name for symmetry in Game2048().symmetries}) == 7
 
 
 def test_the_pictures_show_the_tiles() -> None:
     env = Game2048(size=2)
-    s = new_game(env, as_board([0, 1, 12, 4]))
+    s = record(env, board=as_board([0, 1, 12, 4]))
     assert env.ascii(s) == "   .    2\n4096   16"
     corners = [tuple(env.render(s)[row, column]) for row in (12, 96) for column in (12, 96)]
     assert len(set(corners)) == 4

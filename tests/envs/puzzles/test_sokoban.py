@@ -7,13 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scramjet.engine import NativePool
-from scramjet.engine.layout import state_dtype
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.worlds.interpreted import Record
 from scramjet.envs.puzzles.sokoban import Sokoban
 from scramjet.envs.puzzles.sokoban_levels import BOX, GOAL, REACHED, WALL, make_level, mark_reached
-from scramjet.errors import WorldError
+from tests.helpers.playing import episode_stats, interpreted, record
 
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
@@ -23,21 +20,15 @@ Cell = tuple[int, int]
 Game = tuple[Cell, frozenset[Cell]]
 """Where the player and the boxes are."""
 
-CORRIDOR = "########\n#@ $ . #\n########"
-STORE = "#######\n#     #\n# $$  #\n# .@ .#\n#  #  #\n#######"
 
-
-def drawn_game(picture: str, **parameters: float) -> tuple[Sokoban, Record]:
+def drawn_game(picture: str) -> tuple[Sokoban, SimpleNamespace]:
     """The level of a picture as `ascii` draws it, with rows of wall added below where it is too small."""
     lines = picture.split("\n")
     cells = np.array([list(line) for line in [*lines, *["#" * len(lines[0])] * (5 - len(lines))]])
-    boxes = int(np.isin(cells, ["$", "*"]).sum())
-    env = Sokoban(rows=cells.shape[0], cols=cells.shape[1], boxes=boxes, **parameters)
-    s = Record(np.zeros(1, state_dtype(env))[0], "Sokoban")
-    s.grid[:] = np.vectorize(BITS.get)(cells)
-    s.row, s.column = (int(i) for i in np.argwhere(np.isin(cells, ["@", "+"]))[0])
-    s.num_placed = int((cells == "*").sum())
-    return env, s
+    env = Sokoban(rows=cells.shape[0], cols=cells.shape[1], boxes=int(np.isin(cells, ["$", "*"]).sum()))
+    ((row, column),) = np.argwhere(np.isin(cells, ["@", "+"])).tolist()
+    grid = np.vectorize(BITS.get)(cells)
+    return env, record(env, grid=grid, row=row, column=column, num_placed=int((cells == "*").sum()))
 
 
 def cells_with(grid: np.ndarray, bit: int) -> frozenset[Cell]:
@@ -75,78 +66,59 @@ def solution_length(grid: np.ndarray, player: Cell) -> int | None:
 
 def levels(env: Sokoban, count: int) -> np.ndarray:
     """Records of new games; interpreted, since every other size would be compiled anew."""
-    pool = NativePool(env, count, backend="interpreted")
-    pool.reset(1)
-    return pool.states()
+    return interpreted(env, count, seed=1)[0].states()
 
 
 def player(state: np.void) -> Cell:
     return int(state["row"]), int(state["column"])
 
 
-@pytest.fixture(scope="module")
-def small_levels() -> np.ndarray:
-    return levels(Sokoban(rows=7, cols=7, boxes=2, pulls=15), 40)
+# --- levels -----------------------------------------------------------------------------------------------------
 
 
-def test_every_level_can_be_solved_and_none_is(small_levels) -> None:
-    lengths = [solution_length(state["grid"], player(state)) for state in small_levels]
-    assert None not in lengths
-    assert 0 not in lengths
-    assert np.mean(lengths) > 6
-
-
-def test_the_search_finds_levels_that_cannot_be_solved() -> None:
+def test_every_level_can_be_solved_none_is_no_two_are_alike_and_more_pulls_make_them_harder() -> None:
+    means = []
+    for pulls in (1, 15):
+        found = levels(Sokoban(rows=7, cols=7, boxes=2, pulls=pulls), 25)
+        lengths = [solution_length(state["grid"], player(state)) for state in found]
+        assert None not in lengths
+        assert 0 not in lengths
+        means.append(np.mean(lengths))
+        assert len({state["grid"].tobytes() for state in found}) == 25
+    assert 1 < means[0] < 6 < means[1] < 30
     _, s = drawn_game("#####\n#$ .#\n# @ #\n#####")
-    assert solution_length(s.grid, (s.row, s.column)) is None
+    assert solution_length(s.grid, (s.row, s.column)) is None  # the search is no formality
 
 
-@pytest.mark.parametrize(("pulls", "shortest", "longest"), [(1, 1, 8), (20, 12, 30)])
-def test_more_pulls_make_harder_levels(pulls, shortest, longest) -> None:
-    found = levels(Sokoban(rows=8, cols=8, boxes=2, pulls=pulls), 20)
-    mean = np.mean([solution_length(state["grid"], player(state)) for state in found])
-    assert shortest < mean < longest
-
-
-@pytest.mark.parametrize("parameters", [{}, {"rows": 6, "cols": 11, "boxes": 2}, {"rows": 10, "cols": 10, "boxes": 4}])
-def test_a_level_is_a_room_in_one_piece_with_as_many_goals_as_boxes(parameters) -> None:
-    env = Sokoban(**parameters, pulls=15)
-    for state in levels(env, 6):
-        grid = state["grid"]
-        assert (grid[[0, -1]] == WALL).all()
-        assert (grid[:, [0, -1]] == WALL).all()
-        assert len(cells_with(grid, BOX)) == len(cells_with(grid, GOAL)) == env.boxes
-        assert not cells_with(grid, WALL) & (cells_with(grid, BOX) | cells_with(grid, GOAL) | {player(state)})
-        assert player(state) not in cells_with(grid, BOX)
-        assert state["num_placed"] == len(cells_with(grid, BOX) & cells_with(grid, GOAL)) == 0
-        floor = {(row, column) for row in range(env.rows) for column in range(env.cols)} - cells_with(grid, WALL)
-        reached, ring = set(), {player(state)}
-        while ring:
-            reached |= ring
-            ring = {(r + down, c + right) for r, c in ring for down, right in MOVES.values()} & (floor - reached)
-        assert reached == floor
-        inside = (env.rows - 2) * (env.cols - 2)
-        assert inside // 2 <= len(floor) <= inside // 2 + inside // 4 + 1
-
-
-def test_levels_differ(small_levels) -> None:
-    assert len({state["grid"].tobytes() for state in small_levels}) == 40
-
-
-@pytest.mark.parametrize(("rows", "cols", "boxes"), [(5, 5, 1), (5, 7, 3), (6, 6, 3), (7, 7, 5)])
-def test_the_fullest_rooms_that_are_allowed_are_made_too(rows, cols, boxes) -> None:
-    for state in levels(Sokoban(rows=rows, cols=cols, boxes=boxes, pulls=10), 4):
-        assert len(cells_with(state["grid"], BOX)) == boxes
-        assert cells_with(state["grid"], BOX) != cells_with(state["grid"], GOAL)
+def test_a_level_is_a_room_in_one_piece_with_as_many_goals_as_boxes() -> None:
+    """Also in the fullest rooms that are allowed."""
+    for rows, cols, boxes in ((8, 8, 3), (6, 11, 2), (10, 10, 4), (5, 5, 1), (5, 7, 3), (6, 6, 3), (7, 7, 5)):
+        env = Sokoban(rows=rows, cols=cols, boxes=boxes, pulls=10)
+        for state in levels(env, 4):
+            grid = state["grid"]
+            assert (grid[[0, -1]] == WALL).all()
+            assert (grid[:, [0, -1]] == WALL).all()
+            assert len(cells_with(grid, BOX)) == len(cells_with(grid, GOAL)) == env.boxes
+            assert not cells_with(grid, WALL) & (cells_with(grid, BOX) | cells_with(grid, GOAL) | {player(state)})
+            assert player(state) not in cells_with(grid, BOX)
+            assert state["num_placed"] == len(cells_with(grid, BOX) & cells_with(grid, GOAL))
+            assert state["num_placed"] == 0 or rows * cols < 60
+            floor = {(row, column) for row in range(env.rows) for column in range(env.cols)} - cells_with(grid, WALL)
+            reached, ring = set(), {player(state)}
+            while ring:
+                reached |= ring
+                ring = {(r + down, c + right) for r, c in ring for down, right in MOVES.values()} & (floor - reached)
+            assert reached == floor
+            inside = (env.rows - 2) * (env.cols - 2)
+            assert inside // 2 <= len(floor) <= inside // 2 + inside // 4 + 1
+            assert cells_with(grid, BOX) != cells_with(grid, GOAL)
 
 
 def test_the_player_begins_anywhere_within_reach_of_the_first_push() -> None:
     env = Sokoban(rows=6, cols=6, boxes=1)
-    states = np.zeros(1, state_dtype(env))
     shares = []
     for seed in range(40):
-        states["_seed"], states["_draw"] = seed, 0
-        s = Record(states[0], "Sokoban")
+        s = record(env, seed)
         make_level(s, 10)
         num_reached = mark_reached(s)
         reached = cells_with(s.grid, REACHED)
@@ -156,11 +128,14 @@ def test_the_player_begins_anywhere_within_reach_of_the_first_push() -> None:
     assert np.std(shares) == pytest.approx(np.sqrt(1 / 12), abs=0.09)
 
 
+# --- play -------------------------------------------------------------------------------------------------------
+
+
 def test_moves_rewards_masks_and_ends_are_those_of_a_game_of_sets() -> None:
-    """Legal moves; illegal ones are compared with Jumanji's."""
+    """Legal moves; illegal ones are below."""
     env = Sokoban(rows=5, cols=7, boxes=2, pulls=2, step_reward=-0.25, box_reward=2.0, solved_reward=7.0)
-    pool = NativePool(env, 12, backend="interpreted")
-    out, random, num_solved = pool.reset(3), np.random.default_rng(3), 0
+    pool, out = interpreted(env, 12, seed=3)
+    random, num_solved = np.random.default_rng(3), 0
     for _ in range(120):
         before = pool.states()
         actions = random_actions(pool, out, random)
@@ -181,87 +156,36 @@ def test_moves_rewards_masks_and_ends_are_those_of_a_game_of_sets() -> None:
     assert num_solved > 2
 
 
-def test_a_box_pushed_onto_its_goal_off_it_and_back_pays_counts_against_and_solves() -> None:
-    env, s = drawn_game(CORRIDOR)
-    rewards = [env.step(s, action) for action in (RIGHT, RIGHT, RIGHT)]
-    assert [reward for reward, _ in rewards] == pytest.approx([-0.1, -0.1, 10.9])
-    assert [is_over for _, is_over in rewards] == [False, False, True]
-    env, s = drawn_game("########\n#@*  $.#\n#      #\n########")
-    assert env.step(s, RIGHT) == (pytest.approx(-1.1), False)
+def test_a_box_pushed_onto_its_goal_and_off_it_counts_and_the_stats_tell_what_is_solved() -> None:
+    for picture, moves, reward, is_over, solved, on_goals in (
+        ("########\n#@ $ . #\n########", (RIGHT, RIGHT), -0.1, False, 0, 0.0),
+        ("########\n#@ $ . #\n########", (RIGHT, RIGHT, RIGHT), 10.9, True, 1, 1.0),
+        ("########\n#@*  $.#\n#      #\n########", (UP,), -0.1, False, 0, 0.5),
+        ("########\n#@*  $.#\n#      #\n########", (RIGHT,), -1.1, False, 0, 0.0),
+    ):
+        env, s = drawn_game(picture)
+        results = [env.step(s, action) for action in moves]
+        assert results[:-1] == [(pytest.approx(-0.1), False)] * (len(moves) - 1)
+        assert results[-1] == (pytest.approx(reward), is_over), picture
+        assert episode_stats(env, s) == {"solved": solved, "boxes_on_goals": on_goals}, picture
 
 
 def test_a_box_against_a_wall_or_a_box_is_not_pushed() -> None:
     env, s = drawn_game("#########\n#  $@$$ #\n#  ...  #\n#########")
-    for action in (RIGHT, UP):
-        assert env.step(s, action) == (pytest.approx(-0.1), False)
-        assert (s.row, s.column) == (1, 4)
-    for column in (3, 2):
-        env.step(s, LEFT)
+    for action, column in ((RIGHT, 4), (UP, 4), (LEFT, 3), (LEFT, 2), (LEFT, 2)):
+        assert env.step(s, action)[1] is False
         assert (s.row, s.column) == (1, column)
-    env.step(s, LEFT)
-    assert (s.row, s.column) == (1, 2)
     assert env.ascii(s).split("\n")[1] == "#$@  $$ #"
 
 
 def test_an_episode_is_truncated_after_120_steps() -> None:
-    pool = NativePool(Sokoban(), 1, backend="interpreted")
-    out = pool.reset(0)
+    pool, out = interpreted(Sokoban())
     for step in range(1, 121):
         back_and_forth = (np.flatnonzero(out.mask[0])[:1] + 2 * (step % 2 == 0)) % 4
         out = pool.step(back_and_forth)
         if out.terminated[0]:
             pytest.fail("solved by chance; take another seed")
         assert out.truncated[0] == (step == 120)
-
-
-@pytest.mark.parametrize("size", [(7, 7), (6, 8)])
-def test_a_move_on_the_turned_board_leads_to_the_turned_position(size) -> None:
-    env = Sokoban(rows=size[0], cols=size[1], boxes=2, pulls=3)
-    pool = NativePool(env, 20, backend="interpreted")
-    out = pool.reset(0)
-    states, actions = pool.states(), np.array([np.flatnonzero(legal)[-1] for legal in out.mask])
-    _, after = pool.simulate(states, actions)
-    assert len({symmetry.name for symmetry in env.symmetries}) == (7 if size[0] == size[1] else 3)
-    for symmetry in env.symmetries:
-        turned, places = states.copy(), np.asarray(symmetry.actions)
-        turned["grid"] = symmetry.observe(states["grid"])
-        cells = np.argwhere(symmetry.observe(out.obs)[:, 3])
-        turned["row"], turned["column"] = cells[:, 1], cells[:, 2]
-        _, got = pool.simulate(turned, places[actions])
-        np.testing.assert_array_equal(got.obs, symmetry.observe(after.obs), err_msg=symmetry.name)
-        np.testing.assert_array_equal(got.mask[:, places], after.mask, err_msg=symmetry.name)
-        np.testing.assert_array_equal(got.reward, after.reward)
-
-
-def test_the_stats_tell_what_is_solved() -> None:
-    for picture, expected in (
-        (STORE, (0.0, 0.0)),
-        (STORE.replace(" $$  ", "  $  ").replace(" .@ .", " *@ ."), (0, 0.5)),
-    ):
-        env, s = drawn_game(picture)
-        stats = SimpleNamespace()
-        env.stats(s, stats)
-        assert (stats.solved, stats.boxes_on_goals) == expected
-    env, s = drawn_game(CORRIDOR)
-    for _ in range(3):
-        env.step(s, RIGHT)
-    env.stats(s, stats)
-    assert (stats.solved, stats.boxes_on_goals) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"rows": 4}, "rows=4 must be from 5 to 16"),
-        ({"cols": 17}, "cols=17 must be from 5 to 16"),
-        ({"boxes": 0}, "boxes=0 must be from 1 to 8"),
-        ({"pulls": 0}, "pulls=0 must be from 1 to 1000"),
-        ({"rows": 6, "cols": 6, "boxes": 4}, "boxes=4 have no room to move in rows=6 x cols=6.*boxes=3 have"),
-    ],
-)
-def test_rooms_and_boxes_that_make_no_level_are_refused(parameters, message) -> None:
-    with pytest.raises((ValueError, WorldError), match=message):
-        Sokoban(**parameters)
 
 
 def test_the_pictures_show_the_level_in_the_usual_symbols() -> None:
