@@ -8,32 +8,40 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pickle
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 import scramjet
 from scramjet.errors import CheckpointError
+from scramjet.policies import PolicyConfig
+from scramjet.runtime import checkpoints
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint, step_name
 from scramjet.runtime.metrics_log import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
-from scramjet.training.config.files import load_frozen
+from scramjet.training.config.files import load_frozen, to_toml
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
+from tests.helpers.cases import rest
+from tests.helpers.forked_commands import call
 from tests.helpers.power_cut import (
     ROOT,
     Content,
     Disk,
     Event,
     Names,
-    Recording,
+    Recorder,
+    Said,
     Sync,
-    compile_recorder,
+    Tree,
     crashes,
     read_tree,
     write_tree,
@@ -41,77 +49,75 @@ from tests.helpers.power_cut import (
 
 pytestmark = [
     pytest.mark.faults,
-    pytest.mark.skipif(not sys.platform.startswith("linux") or not shutil.which("cc"), reason="needs Linux and cc"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds the paths of open files in /proc"),
 ]
 
 BATCH = 8
 RUNS = "deep/er/runs"
-SCRIPT = f"""
-import os, sys
-from pathlib import Path
-import torch
-import scramjet
-from scramjet.policies import PolicyConfig
-from scramjet.runtime.checkpoints import CheckpointStore
-from scramjet.runtime.metrics_log import MetricsLog
-from scramjet.runtime.runs import Run
-from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.config.files import to_toml
-
-runs = Path(sys.argv[1]) / "{RUNS}"
-config = RunConfig(
-    env="cartpole", num_envs=2, num_steps=4, num_threads=1, total_timesteps={BATCH} * 3,
+CONFIG = RunConfig(
+    env="cartpole", num_envs=2, num_steps=4, num_threads=1, total_timesteps=BATCH * 3, device="cpu",
     checkpoint=CheckpointConfig(every=2, keep_last_n=2), eval=EvaluationConfig(every=2, episodes=1, final_episodes=0),
     policy=PolicyConfig(hidden=(2,)),
-)
+)  # fmt: skip
 
-def say(text):
-    os.write(1, text.encode() + b"\\n")  # in one piece
 
-def begin(name):
-    say("run " + name)
+def save_over_others(runs: Path) -> None:
+    """Checkpoints saved over others, as after a resume from before them."""
+    print("run again")
+    with Run.create(runs, "again", to_toml(CONFIG)) as run, MetricsLog(run.metrics_path) as log:
+        store = CheckpointStore(run.checkpoints_path, 1)
+        for variant, step in enumerate((BATCH, BATCH, 2 * BATCH)):
+            if step != log.last_step:
+                log.append({"step": step})
+                log.sync()
+            store.save(step, {"w": torch.full((2,), float(variant))}, {}, {"n": variant}, is_best=variant == 0)
+            print(f"saved step_{step:08d}")
 
-begin("first")
-scramjet.train(config, runs_dir=runs, run_name="first", display="plain")
-begin("first")
-scramjet.train(resume=runs / "first", total_timesteps={BATCH} * 5, display="plain")
-begin("fork")
-scramjet.train(fork=runs / "first", runs_dir=runs, run_name="fork", total_timesteps={BATCH} * 6, display="plain")
 
-begin("again")  # checkpoints saved over others, as after a resume from before them
-with Run.create(runs, "again", to_toml(config)) as run, MetricsLog(run.metrics_path) as log:
-    store = CheckpointStore(run.checkpoints_path, 1)
-    log.append({{"step": {BATCH}}})
-    log.sync()
-    for variant in range(3):
-        model = {{"w": torch.full((2,), float(variant))}}
-        store.save({BATCH}, model, {{}}, {{"variant": variant}}, is_best=variant == 0)
-        say("saved step_{BATCH:08d}")
-"""
+def train_resume_and_fork(runs: Path) -> None:
+    """Three runs of one process."""
+    print("run first")
+    scramjet.train(CONFIG, runs_dir=runs, run_name="first", display="plain")
+    scramjet.train(resume=runs / "first", total_timesteps=BATCH * 5, display="plain")
+    print("run fork")
+    scramjet.train(fork=runs / "first", runs_dir=runs, run_name="fork", total_timesteps=BATCH * 6, display="plain")
+
+
+@dataclass
+class Recording:
+    """What a process did, and left; the one accounts for every byte of the other."""
+
+    events: list[Event]
+    folders: frozenset[int]
+    left: Tree
+
+
+def record(work: Callable[[Path], None], root: Path, log: Path) -> None:
+    """Called in a process of its own."""
+    recorder = Recorder(root)
+    recorder.begin()
+    checkpoints.exchange_paths = functools.partial(recorder.exchanged, checkpoints.exchange_paths)
+    work(root / RUNS)
+    log.write_bytes(pickle.dumps((recorder.events, frozenset(recorder.names))))
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    """Four runs of one process; the recording accounts for every byte of what they left."""
-    folder = tmp_path_factory.mktemp("recorded").resolve()
-    root = folder / "root"
-    root.mkdir()
-    surroundings = os.environ | {
-        "LD_PRELOAD": str(compile_recorder(folder)),
-        "DISK_RECORDER_ROOT": str(root),
-        "DISK_RECORDER_LOG": str(folder / "recording"),
-    }
-    words = [sys.executable, "-c", SCRIPT, str(root)]
-    done = subprocess.run(words, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    recording = Recording(folder / "recording", root)
-    disk = Disk()
-    for event in recording.events:
-        if isinstance(event, Names | Content):
-            disk.apply(event)
-    recording.left = read_tree(root)
-    assert disk.tree(recording.folders) == recording.left, "something was changed by a call that is not recorded"
-    return recording
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], None]], Recording]:
+    @functools.cache
+    def recorded(work: Callable[[Path], None]) -> Recording:
+        folder = tmp_path_factory.mktemp("recorded").resolve()
+        (folder / "root").mkdir()
+        call(record, work, folder / "root", folder / "log", output=folder / "output")
+        events, folders = pickle.loads((folder / "log").read_bytes())
+        disk = Disk()
+        for event in events:
+            if isinstance(event, Names | Content):
+                disk.apply(event)
+        left = read_tree(folder / "root")
+        assert disk.tree(folders) == left, "something was changed by a call that is not recorded"
+        return Recording(events, folders, left)
+
+    return recorded
 
 
 def claims(said: list[str]) -> dict[str, int]:
@@ -136,16 +142,16 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-def check_all(recording: Recording, events: list[Event], folder: Path) -> int:
-    """Check every state of every run after every crash; returns how many there were."""
+def check_all(recording: Recording, folder: Path, lost: frozenset[int] | set[int] = frozenset()) -> int:
+    """Check every state of every run after every crash, without the syncs of `lost`; returns how many there were."""
     seen, num_said, newest = set(), -1, dict[str, int]()
+    events = [event for event in recording.events if not isinstance(event, Sync) or event.owner not in lost]
     for said, disk in crashes(events):
         if len(said) != num_said:
             num_said, newest = len(said), claims(said)
         tree = disk.tree(recording.folders)
-        for name in ("first", "fork", "again"):
-            prefix = f"{RUNS}/{name}/"
-            files = {path.removeprefix(prefix): each for path, each in tree.items() if path.startswith(prefix)}
+        for name in claims([event.text for event in events if isinstance(event, Said)]):
+            files = of_run(tree, name)
             claim = newest.get(name, -1)
             key = name, claim, frozenset(files.items())
             if key not in seen:
@@ -155,8 +161,13 @@ def check_all(recording: Recording, events: list[Event], folder: Path) -> int:
     return len(seen)
 
 
+def of_run(tree: Tree, name: str) -> Tree:
+    prefix = f"{RUNS}/{name}/"
+    return {path.removeprefix(prefix): each for path, each in tree.items() if path.startswith(prefix)}
+
+
 @contextlib.contextmanager
-def on_disk(files: dict[str, bytes | str | None], folder: Path) -> Iterator[Path]:
+def on_disk(files: Tree, folder: Path) -> Iterator[Path]:
     write_tree(files, folder)
     try:
         yield folder
@@ -198,42 +209,38 @@ def check(run: Path, name: str, claim: int, *, exists: bool) -> None:
         assert [record["step"] for record in read_metrics(run / "metrics.jsonl")] == expected
 
 
+@pytest.mark.parametrize(
+    ("work", "newest", "num_states"),
+    [
+        (save_over_others, {"again": 2 * BATCH}, 50),
+        rest(train_resume_and_fork, {"first": 5 * BATCH, "fork": 6 * BATCH}, 300),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
 def test_after_a_power_cut_at_any_moment_the_newest_reported_checkpoint_is_there(
-    recording: Recording, scratch: Path
+    work: Callable[[Path], None], newest: dict[str, int], num_states: int, recorded: Callable, scratch: Path
 ) -> None:
-    assert claims([event.text for event in recording.events if not isinstance(event, Names | Content | Sync)]) == {
-        "first": 5 * BATCH,
-        "fork": 6 * BATCH,
-        "again": BATCH,
-    }
-    assert check_all(recording, recording.events, scratch) > 300
+    recording = recorded(work)
+    assert claims([event.text for event in recording.events if isinstance(event, Said)]) == newest
+    assert check_all(recording, scratch) > num_states
 
-
-def test_without_its_syncs_the_same_run_would_be_lost(recording: Recording, scratch: Path) -> None:
-    """The check can fail."""
+    # The check can fail: without its syncs the same run would be lost.
     meanings = [each for event in recording.events if isinstance(event, Names) for each in event.meanings]
-    unsynced = {
-        "the parent of the runs": {ROOT},
-        "the metrics": {number for name, number in meanings if name == "metrics.jsonl"},
-        "all folders": recording.folders,
-        "all files": {number for _, number in meanings} - recording.folders,
-    }
-    for lost in unsynced.values():
-        events = [event for event in recording.events if not isinstance(event, Sync) or event.owner not in lost]
+    files = {number for _, number in meanings if isinstance(number, int)} - recording.folders
+    for lost in ({ROOT}, recording.folders, files, {number for name, number in meanings if name == "metrics.jsonl"}):
         with pytest.raises((AssertionError, scramjet.ScramjetError)):
-            check_all(recording, events, scratch)
+            check_all(recording, scratch, lost)
 
 
-def test_a_run_resumed_after_a_power_cut_ends_with_the_same_weights(recording: Recording, scratch: Path) -> None:
-    prefix, last = f"{RUNS}/first/", f"checkpoints/{step_name(5 * BATCH)}"
-    states = []
+@pytest.mark.rest
+def test_a_run_resumed_after_a_power_cut_ends_with_the_same_weights(recorded: Callable, scratch: Path) -> None:
+    recording, last, states = recorded(train_resume_and_fork), f"checkpoints/{step_name(5 * BATCH)}", []
     for said, disk in crashes(recording.events):
-        tree = disk.tree(recording.folders)
-        if claims(said).get("first", -1) >= 0 and prefix + last not in tree:
-            states.append({path.removeprefix(prefix): each for path, each in tree.items() if path.startswith(prefix)})
+        tree = of_run(disk.tree(recording.folders), "first")
+        if claims(said).get("first", -1) >= 0 and last not in tree:
+            states.append(tree)
     for state in random.Random(1).sample(states, 3):
         with on_disk(state, scratch / "run") as run:
             scramjet.train(resume=run, total_timesteps=5 * BATCH, display="quiet")
-            assert (run / last / "model.safetensors").read_bytes() == recording.left[
-                f"{prefix}{last}/model.safetensors"
-            ]
+            weights = (run / last / "model.safetensors").read_bytes()
+            assert weights == of_run(recording.left, "first")[f"{last}/model.safetensors"]

@@ -7,20 +7,19 @@ part may be there, in any order; content may be there in half, or as zeros.
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import os
-import subprocess
-from collections.abc import Container, Iterator
+import sys
+import threading
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-RECORDER_SOURCE = Path(__file__).with_name("disk_recorder.c")
-
-
-def compile_recorder(folder: Path) -> Path:
-    """Compile the library that records what a process does to its files."""
-    library = folder / "disk_recorder.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, RECORDER_SOURCE, "-lpthread"], check=True)
-    return library
+Tree = dict[str, bytes | str | None]
+"""Every path with its content: bytes of a file, a link's target, None for a folder."""
+ROOT = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,60 +55,132 @@ class Said:
 
 Change = Names | Content
 Event = Change | Sync | Said
-ROOT = 0
 
 
-class Recording:
-    """What the recorder wrote. Files and folders get numbers of their own, since inodes are used again."""
+class Recorder:
+    """Writes down, in order, what this process changes below a folder by functions of `os`, and what it prints.
 
-    def __init__(self, path: Path, root: Path) -> None:
-        self._ids = {root.stat().st_ino: ROOT}
-        self._names: dict[int, dict[str, int | str]] = {ROOT: {}}
-        self._next = 1
-        self.events = self._read(path.read_bytes())
-        self.folders = frozenset(self._names)
-        self.left: dict[str, bytes | str | None] = {}
-        """What was really there in the end, for whoever compares."""
+    Nothing is really synced. Files and folders get numbers of their own, since inodes are used again. Whether anything
+    was changed in another way is seen by who compares the recording with the folder in the end.
+    """
 
-    def _read(self, recording: bytes) -> list[Event]:
-        events: list[Event] = []
-        position = 0
-        while position < len(recording):
-            end = recording.index(b"\n", position)
-            operation, *fields, size = recording[position:end].decode().split("\t")
-            position = end + 1 + int(size)
-            events += self._event(operation, fields, recording[end + 1 : position])
-        return events
+    def __init__(self, root: Path) -> None:
+        self.root, self.events = str(root), list[Event]()
+        self.names: dict[int, dict[str, int | str]] = {ROOT: {}}
+        self._numbers, self._next, self._order = {root.stat().st_ino: ROOT}, 1, threading.RLock()
 
-    def _event(self, operation: str, fields: list[str], payload: bytes) -> list[Event]:
-        if operation == "say":
-            return [Said(line) for line in payload.decode().splitlines()]
-        if operation == "sync":
-            return [Sync(self._ids[int(fields[0])])]
-        if operation in ("write", "size"):
-            return [Content(self._ids[int(fields[0])], int(fields[1]), payload if operation == "write" else None)]
-        folder, name = self._ids[int(fields[0])], fields[1]
-        if operation in ("rename", "swap"):
-            assert self._ids[int(fields[2])] == folder, "a rename between folders: no rule here for it"
-            here, there = self._names[folder][name], self._names[folder].get(fields[3])
-            return [self._change(folder, {name: there if operation == "swap" else None, fields[3]: here})]
-        if operation == "unlink":
-            return [self._change(folder, {name: None})]
-        if operation == "symlink":
-            return [self._change(folder, {name: payload.decode()})]
-        self._ids[int(fields[2])] = new = self._next
-        self._next += 1
-        if operation == "mkdir":
-            self._names[new] = {}
-        return [self._change(folder, {name: new})]
+    def begin(self) -> None:
+        """Take the place of the functions of `os` in this process, and of what it prints to."""
+        for name in ("open", "write", "fsync", "ftruncate", "mkdir", "symlink", "unlink", "rmdir", "rename"):
+            setattr(os, name, self._recorded(getattr(self, f"_{name}"), getattr(os, name)))
+        os.remove, os.replace = os.unlink, os.rename  # type: ignore[assignment]
+        sys.stdout.write = self._say  # type: ignore[method-assign]
 
-    def _change(self, folder: int, meanings: dict[str, int | str | None]) -> Names:
+    def exchanged(self, plain: Callable[[Path, Path], bool], first: Path, second: Path) -> bool:
+        """`files.exchange_paths`, which no function of `os` does."""
+        with self._order:
+            (folder, one), (other, two) = self._place(first), self._place(second)  # type: ignore[misc]
+            assert folder == other
+            done = plain(first, second)
+            if done:
+                self._change(folder, {one: self.names[folder][two], two: self.names[folder][one]})
+            return done
+
+    def _recorded(self, note: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def recorded(*arguments: Any, **options: Any) -> Any:
+            with self._order:
+                return note(plain, *arguments, **options)
+
+        return recorded
+
+    def _place(self, path: Any, at: int | None = None) -> tuple[int, str] | None:
+        """The number of a path's folder, and its last name; None where it is not watched."""
+        full = os.path.join("" if at is None else os.readlink(f"/proc/self/fd/{at}"), os.fspath(path))
+        folder = os.path.realpath(os.path.dirname(full))
+        if not self._is_watched(folder):
+            return None
+        return self._numbers[os.stat(folder).st_ino], os.path.basename(full)
+
+    def _is_watched(self, path: str) -> bool:
+        return path == self.root or path.startswith(f"{self.root}/")
+
+    def _number(self, descriptor: int) -> int | None:
+        is_watched = self._is_watched(os.readlink(f"/proc/self/fd/{descriptor}"))
+        return self._numbers[os.fstat(descriptor).st_ino] if is_watched else None
+
+    def _change(self, folder: int, meanings: dict[str, int | str | None]) -> None:
         for name, meaning in meanings.items():
-            if meaning is None:
-                del self._names[folder][name]
-            else:
-                self._names[folder][name] = meaning
-        return Names(folder, tuple(meanings.items()))
+            self.names[folder].pop(name, None)
+            if meaning is not None:
+                self.names[folder][name] = meaning
+        self.events.append(Names(folder, tuple(meanings.items())))
+
+    def _add(self, place: tuple[int, str], inode: int) -> int:
+        self._numbers[inode] = number = self._next
+        self._next += 1
+        self._change(place[0], {place[1]: number})
+        return number
+
+    def _open(self, plain: Callable, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        place = self._place(path, dir_fd) if flags & os.O_CREAT else None
+        descriptor = plain(path, flags, mode, dir_fd=dir_fd)
+        if place is not None and place[1] not in self.names[place[0]]:
+            self._add(place, os.fstat(descriptor).st_ino)
+        elif flags & os.O_TRUNC and (number := self._number(descriptor)) is not None:
+            self.events.append(Content(number, 0, None))
+        return descriptor
+
+    def _write(self, plain: Callable, descriptor: int, data: bytes) -> int:
+        number = self._number(descriptor)
+        appends = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
+        offset = number and (os.fstat(descriptor).st_size if appends else os.lseek(descriptor, 0, os.SEEK_CUR))
+        written = plain(descriptor, data)
+        if number is not None:
+            self.events.append(Content(number, offset or 0, bytes(data)[:written]))
+        return written
+
+    def _fsync(self, plain: Callable, descriptor: int) -> None:
+        if (number := self._number(descriptor)) is not None:
+            self.events.append(Sync(number))
+
+    def _ftruncate(self, plain: Callable, descriptor: int, length: int) -> None:
+        plain(descriptor, length)
+        if (number := self._number(descriptor)) is not None:
+            self.events.append(Content(number, length, None))
+
+    def _mkdir(self, plain: Callable, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        place = self._place(path, dir_fd)
+        plain(path, mode, dir_fd=dir_fd)
+        if place is not None:
+            self.names[self._add(place, os.stat(path, dir_fd=dir_fd).st_ino)] = {}
+
+    def _symlink(self, plain: Callable, target: Any, path: Any, *rest: Any, dir_fd: int | None = None) -> None:
+        place = self._place(path, dir_fd)
+        plain(target, path, *rest, dir_fd=dir_fd)
+        if place is not None:
+            self._change(place[0], {place[1]: os.fspath(target)})
+
+    def _unlink(self, plain: Callable, path: Any, *, dir_fd: int | None = None) -> None:
+        place = self._place(path, dir_fd)
+        plain(path, dir_fd=dir_fd)
+        if place is not None:
+            self._change(place[0], {place[1]: None})
+
+    _rmdir = _unlink
+
+    def _rename(self, plain: Callable, source: Any, target: Any, **folders: int | None) -> None:
+        here, there = self._place(source, folders.get("src_dir_fd")), self._place(target, folders.get("dst_dir_fd"))
+        plain(source, target, **folders)
+        if here is not None:
+            assert there is not None
+            assert here[0] == there[0], "a rename between folders: no rule here for it"
+            self._change(here[0], {there[1]: self.names[here[0]][here[1]], here[1]: None})
+
+    def _say(self, text: str) -> int:
+        with self._order:
+            self.events += [Said(line) for line in text.splitlines() if line]
+        return len(text)
 
 
 @dataclass
@@ -131,11 +202,8 @@ class Disk:
                     names[name] = meaning
             return
         before = self.files.get(change.owner, b"")
-        if change.data is None:
-            self.files[change.owner] = before[: change.offset].ljust(change.offset, b"\0")
-        else:
-            end = change.offset + len(change.data)
-            self.files[change.owner] = before[: change.offset].ljust(change.offset, b"\0") + change.data + before[end:]
+        data, kept = change.data or b"", before[: change.offset].ljust(change.offset, b"\0")
+        self.files[change.owner] = kept + (b"" if change.data is None else data + before[change.offset + len(data) :])
 
     def reachable(self) -> set[int]:
         """The files and folders that have a name, by way of all folders."""
@@ -146,9 +214,9 @@ class Disk:
             new = {meaning for each in names for meaning in each if isinstance(meaning, int)} - found
         return found
 
-    def tree(self, folders: Container[int], number: int = ROOT) -> dict[str, bytes | str | None]:
-        """Every path with its content: bytes of a file, a link's target, None for a folder."""
-        found: dict[str, bytes | str | None] = {}
+    def tree(self, folders: Container[int], number: int = ROOT) -> Tree:
+        """All that can be found from the root."""
+        found: Tree = {}
         for name, meaning in sorted(self.folders.get(number, {}).items()):
             if isinstance(meaning, str):
                 found[name] = meaning
@@ -170,7 +238,8 @@ def crashes(events: list[Event]) -> Iterator[tuple[list[str], Disk]]:
             for change in pending:
                 if change.owner == event.owner:
                     durable.apply(change)
-            reachable = durable.reachable() | {number for change in pending for number in _named_by(change)}
+            named = {number for change in pending if isinstance(change, Names) for _, number in change.meanings}
+            reachable = durable.reachable() | named
             pending = [each for each in pending if each.owner != event.owner and each.owner in reachable]
         else:
             pending.append(event)
@@ -179,11 +248,6 @@ def crashes(events: list[Event]) -> Iterator[tuple[list[str], Disk]]:
             for change in subset:
                 disk.apply(change)
             yield said, disk
-
-
-def _named_by(change: Change) -> set[int]:
-    meanings = [meaning for _, meaning in change.meanings] if isinstance(change, Names) else []
-    return {meaning for meaning in meanings if isinstance(meaning, int)}
 
 
 def _subsets(pending: list[Change]) -> Iterator[list[Change]]:
@@ -196,13 +260,11 @@ def _subsets(pending: list[Change]) -> Iterator[list[Change]]:
         yield [change]
         yield pending[:i] + pending[i + 1 :]
         if isinstance(change, Content) and change.data:
-            half = Content(change.owner, change.offset, change.data[: len(change.data) // 2])
-            zeros = Content(change.owner, change.offset, bytes(len(change.data)))
-            yield [*pending[:i], half, *pending[i + 1 :]]
-            yield [*pending[:i], zeros, *pending[i + 1 :]]
+            for data in (change.data[: len(change.data) // 2], bytes(len(change.data))):
+                yield [*pending[:i], Content(change.owner, change.offset, data), *pending[i + 1 :]]
 
 
-def write_tree(tree: dict[str, bytes | str | None], folder: Path) -> None:
+def write_tree(tree: Tree, folder: Path) -> None:
     """Make the files of a state."""
     folder.mkdir()
     for path, content in tree.items():
@@ -214,9 +276,9 @@ def write_tree(tree: dict[str, bytes | str | None], folder: Path) -> None:
             (folder / path).write_bytes(content)
 
 
-def read_tree(folder: Path) -> dict[str, bytes | str | None]:
+def read_tree(folder: Path) -> Tree:
     """The same of a real folder."""
-    found: dict[str, bytes | str | None] = {}
+    found: Tree = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         found[name] = os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()

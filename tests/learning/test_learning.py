@@ -1,115 +1,118 @@
-"""Agents trained to known answers: each world catches one class of mistake in the learner."""
+"""Agents trained to known answers: each world catches one class of mistake in the learner, alone and in pairs."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-import scramjet
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.random_play import random_actions
+from scramjet.engine.worlds.native_pool import Backend, NativePool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.envs.rng import randint
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.config.files import starting_config
-from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator
-from scramjet.training.learner import Learner, RolloutSize
+from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
-from tests.helpers import ROOT
+from scramjet.training.rollout.rollout import Rollout
+from tests.helpers.cases import rest
+from tests.helpers.choosing import choosing_world
 
 pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 
-CORRIDOR = ROOT / "examples" / "corridor.py"
 GAMMA = 0.9
+Pool = NativePool | FrameStackPool
 
 
-def learn(env, num_updates, *, seed=1, num_envs=16, num_steps=8, network=None, shared_trunk=False, watch=None, **ppo):
-    """Train on `env` with the pieces a run is made of; returns the policy."""
+def pool_of(env: Env, num_envs: int, *, frames: int = 1, backend: Backend = "cpu") -> Pool:
+    pool = NativePool(env, num_envs, num_threads=1, backend=backend)
+    return pool if frames == 1 else FrameStackPool(pool, frames)
+
+
+def learn(
+    pool: Pool, num_updates: int, *, num_steps: int = 8, network: nn.Module | None = None, shape: PolicyConfig,
+    watch: Callable[[Rollout], object] = lambda rollout: None, **ppo: Any,
+) -> Policy:  # fmt: skip
+    """Train with the pieces a run is made of; returns the policy."""
     plain = {"num_epochs": 4, "num_minibatches": 2, "normalize_observations": False, "normalize_rewards": False}
     config = PPOConfig(**{"learning_rate": "0.01@0,0@end", "gamma": GAMMA, "entropy_coef": 0.0} | plain | ppo)
-    torch.manual_seed(seed)
-    if network is None:
-        shape = PolicyConfig(hidden=(32, 32), shared_trunk=shared_trunk)
-        network = default_network(env.observation_space, env.action_space, shape)
-    policy = Policy(
-        network, env.observation_space, env.action_space, normalize_observations=config.normalize_observations
-    )
-    pool = NativePool(env, num_envs, num_threads=1)
-    player = RolloutPlayer(pool, TorchExecutor(policy), num_steps)
-    rollout = player.rollout
-    pool.reset(seed + 10_000, out=player.buffers.last)
-    batch_size = num_envs * num_steps
-    learner = Learner(
-        TorchExecutor(policy),
-        config,
-        RolloutSize(num_envs, batch_size),
-        total_steps=num_updates * batch_size,
-        seed=seed,
-    )
-    generator = torch.Generator().manual_seed(seed)
+    spaces = pool.observation_space, pool.action_space
+    torch.manual_seed(1)
+    network = network or default_network(*spaces, shape)
+    policy = Policy(network, *spaces, shape, normalize_observations=config.normalize_observations)
+    player = RolloutPlayer(pool, TorchExecutor(policy), num_steps, config.bptt_horizon)
+    pool.reset(10_001, out=player.buffers.last)
+    batch = pool.num_envs * num_steps
+    totals = {"total_steps": num_updates * batch, "seed": 1}
+    learner = Learner.for_rollout(player.rollout, TorchExecutor(policy), config, **totals)
+    generator = torch.Generator().manual_seed(1)
     for update in range(num_updates):
         player.play(generator)
-        if watch is not None:
-            watch(rollout)
-        learner.update(learner.prepare(rollout), update * batch_size)
+        watch(player.rollout)
+        learner.update(learner.prepare(player.rollout), update * batch)
     return policy
 
 
+def probe(env: Env | str, num_updates: int, *, shared_trunk: bool = False, **options: Any) -> Policy:
+    """What is learned from a small world by 16 envs."""
+    pool = pool_of(load_env(env) if isinstance(env, str) else env, 16)
+    return learn(pool, num_updates, shape=PolicyConfig(hidden=(32, 32), shared_trunk=shared_trunk), **options)
+
+
 @torch.no_grad()
-def values(policy, *observations):
+def values(policy: Policy, *observations: list[float]) -> list[float]:
     return policy(torch.tensor(observations, dtype=torch.float32)).value.tolist()
 
 
 @torch.no_grad()
-def probabilities(policy, *observations):
+def probabilities(policy: Policy, *observations: list[float]) -> list[list[float]]:
     return torch.softmax(policy(torch.tensor(observations, dtype=torch.float32)).logits, 1).tolist()
 
 
 # --- the probes --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("options", [{}, {"value_clip": 0.2}], ids=["plain", "value clipping"])
-def test_the_value_of_a_constant_reward_is_that_reward(options):
-    policy = learn(load_env("probe_constant"), 60, **options)
-    assert values(policy, [0.0]) == pytest.approx([1.0], abs=0.02)
+def test_the_value_of_a_constant_reward_is_that_reward(options: dict) -> None:
+    assert values(probe("probe_constant", 60, **options), [0.0]) == pytest.approx([1.0], abs=0.02)
 
 
-def test_the_value_follows_what_is_observed():
-    policy = learn(load_env("probe_observation"), 80)
-    assert values(policy, [-1.0], [1.0]) == pytest.approx([-1.0, 1.0], abs=0.05)
+@pytest.mark.rest
+def test_the_value_follows_what_is_observed() -> None:
+    assert values(probe("probe_observation", 80), [-1.0], [1.0]) == pytest.approx([-1.0, 1.0], abs=0.05)
 
 
-@pytest.mark.parametrize("gae_lambda", [0.0, 0.95, 1.0])
-def test_the_value_k_steps_before_a_reward_is_gamma_to_the_k(gae_lambda):
-    policy = learn(load_env("probe_delay"), 150, gae_lambda=gae_lambda)
+@pytest.mark.parametrize("gae_lambda", [rest(0.0), 0.95, rest(1.0)])
+def test_the_value_k_steps_before_a_reward_is_gamma_to_the_k(gae_lambda: float) -> None:
     before = [[waited / 4] for waited in (3, 2, 1, 0)]
-    assert values(policy, *before) == pytest.approx([GAMMA**k for k in range(4)], abs=0.04)
+    learned = values(probe("probe_delay", 150, gae_lambda=gae_lambda), *before)
+    assert learned == pytest.approx([GAMMA**k for k in range(4)], abs=0.04)
 
 
-def test_the_action_that_pays_is_always_chosen():
-    policy = learn(load_env("probe_action"), 60)
-    assert probabilities(policy, [0.0])[0][1] > 0.97
+@pytest.mark.rest
+def test_the_action_that_pays_is_always_chosen() -> None:
+    assert probabilities(probe("probe_action", 60), [0.0])[0][1] > 0.97
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shared_trunk": True}, {"normalize_observations": True, "normalize_rewards": True}],
+    [rest({}), rest({"shared_trunk": True}), {"normalize_observations": True, "normalize_rewards": True}],
     ids=["separate", "shared", "normalized"],
 )
-def test_the_action_follows_what_is_observed(options):
-    policy = learn(load_env("probe_policy"), 80, **options)
-    (at_minus, at_plus) = probabilities(policy, [-1.0], [1.0])
-    assert at_minus[0] > 0.97
-    assert at_plus[1] > 0.97
-
-
-# --- truncation --------------------------------------------------------------------------------------------
+def test_the_action_follows_what_is_observed(options: dict) -> None:
+    (at_minus, at_plus) = probabilities(probe("probe_policy", 80, **options), [-1.0], [1.0])
+    assert min(at_minus[0], at_plus[1]) > 0.97
 
 
 class CutShort(Env):
@@ -142,20 +145,22 @@ class EndsShort(CutShort):
         return 1.0, s.count == 5
 
 
-def test_a_truncated_episode_is_worth_its_whole_future_and_a_terminated_one_is_not():
-    cut = learn(CutShort(), 250, num_minibatches=1)
-    assert values(cut, [1.0]) == pytest.approx([1 / (1 - GAMMA)], abs=0.3)
-    ended = learn(EndsShort(), 100, gae_lambda=1.0)
+def test_a_truncated_episode_is_worth_its_whole_future() -> None:
+    learned = values(probe(CutShort(), 250, num_minibatches=1), [1.0])
+    assert learned == pytest.approx([1 / (1 - GAMMA)], abs=0.3)
+
+
+@pytest.mark.rest
+def test_a_terminated_episode_is_worth_what_is_left_of_it() -> None:
     one_to_five_steps_left = [(1 - GAMMA**k) / (1 - GAMMA) for k in range(1, 6)]
-    assert values(ended, [1.0]) == pytest.approx([np.mean(one_to_five_steps_left)], abs=0.3)
+    learned = values(probe(EndsShort(), 100, gae_lambda=1.0), [1.0])
+    assert learned == pytest.approx([np.mean(one_to_five_steps_left)], abs=0.3)
 
 
-# --- choice, masks, users' networks ------------------------------------------------------------------------
-
-
-def test_the_lucky_arm_of_a_noisy_bandit_is_found():
+@pytest.mark.rest
+def test_the_lucky_arm_of_a_noisy_bandit_is_found() -> None:
     env = load_env("bandit", arms=5, lucky_arm=3, noise=0.5)
-    policy = learn(env, 80)
+    policy = probe(env, 80)
     assert probabilities(policy, [1.0])[0][3] > 0.95
     result = Evaluator(NativePool(env, 32), episodes=64)(policy, 0)
     assert result.stats["lucky"] == 1.0
@@ -190,65 +195,107 @@ class ForbiddenFruit(Env):
         stats.forbidden = 1.0 if s.shown == 9 else 0.0
 
 
-def test_a_forbidden_action_is_never_taken_however_well_it_pays_and_the_best_legal_one_is_learned():
-    rewards = []
-    policy = learn(ForbiddenFruit(), 80, watch=lambda rollout: rewards.append(rollout.reward.max().item()))
+def test_a_forbidden_action_is_never_taken_however_well_it_pays_and_the_best_legal_one_is_learned() -> None:
+    rewards: list[float] = []
+    policy = probe(ForbiddenFruit(), 80, watch=lambda rollout: rewards.append(rollout.reward.max().item()))
     assert max(rewards) == 1.0
     result = Evaluator(NativePool(ForbiddenFruit(), 32), episodes=64)(policy, 0)
-    assert result.stats == {"forbidden": 0.0}
-    assert result.mean_return == 1.0
+    assert (result.stats, result.mean_return) == ({"forbidden": 0.0}, 1.0)
     for shown, row in enumerate(np.eye(3).tolist()):
         with torch.no_grad():
             logits = policy(torch.tensor([row])).logits[0]
         assert logits[(shown + 1) % 3] - logits[(shown + 2) % 3] > 3  # at least 20 times as likely
 
 
-class Bilinear(nn.Module):
-    """A network of a user's own, unlike ours in every way the protocol leaves open."""
+# --- every pair of features trains together: each world here combines some, and its best score is known to be 1 -----
 
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Parameter(torch.zeros(2, 3))
-
-    def forward(self, obs):
-        features = torch.cat([obs, torch.ones_like(obs)], dim=1)
-        out = features @ self.table
-        return out[:, :2], out[:, 2]
-
-
-def test_a_users_own_module_learns_in_a_whole_run(tmp_path):
-    config = RunConfig(
-        env="probe_policy", num_envs=16, num_steps=8, num_threads=1, total_timesteps=128 * 100,
-        ppo=PPOConfig(learning_rate=0.03, num_epochs=4, num_minibatches=2, entropy_coef=0.0),
-        eval=EvaluationConfig(every=0), checkpoint=CheckpointConfig(every=0),
-    )  # fmt: skip
-    network = Bilinear()
-    result = scramjet.train(config, runs_dir=tmp_path, network=network, display="quiet")
-    assert result.policy.network is network
-    assert result.evaluation.mean_return == 1.0
-    (at_minus, at_plus) = probabilities(result.policy, [-1.0], [1.0])
-    assert at_minus[0] > 0.95
-    assert at_plus[1] > 0.95
+OBS, PLAYERS = ("box", "dict"), ("one", "agents", "seats")
+CHOICES = [
+    {"obs": obs, "action": action, "players": players, "masked": masked}
+    for obs, action, players, masked in (
+        ("box", "discrete", "one", False),
+        ("dict", "multi", "one", True),
+        ("box", "multi", "agents", True),
+        ("dict", "discrete", "agents", False),
+        ("box", "discrete", "seats", True),
+        ("dict", "multi", "seats", False),
+        ("dict", "discrete", "one", True),
+        ("box", "multi", "one", False),
+    )
+]
+NUMBERS = [
+    {"obs": obs, "action": "box", "players": players, "bounded": ("clip", "tanh")[(i + j) % 2]}
+    for (i, obs), (j, players) in itertools.product(enumerate(OBS), enumerate(PLAYERS))
+]
+EXTRAS = {
+    "normalize_observations": True, "normalize_rewards": True, "normalize_advantages": "batch", "reward_clip": 0.9,
+    "value_clip": 0.5, "target_kl": 0.1, "num_epochs": 6, "entropy_coef": 0.001,
+}  # fmt: skip
 
 
-# --- whole runs --------------------------------------------------------------------------------------------
+def test_every_pair_of_features_is_among_the_cases() -> None:
+    for cases in (CHOICES, NUMBERS):
+        for one, other in itertools.combinations(cases[0], 2):
+            alone = [{case[name] for case in cases} for name in (one, other)]
+            assert {(case[one], case[other]) for case in cases} == set(itertools.product(*alone))
 
 
-def test_the_corridor_example_is_walked_straight_to_its_end(tmp_path):
-    config = RunConfig(
-        env=str(CORRIDOR), num_envs=16, num_steps=32, num_threads=1, total_timesteps=40_000,
-        ppo=PPOConfig(learning_rate="0.003@0,0@end", num_epochs=4), eval=EvaluationConfig(every=0, final_episodes=64),
-    )  # fmt: skip
-    result = scramjet.train(config, runs_dir=tmp_path, display="quiet")
-    places = torch.arange(8).unsqueeze(1) / 8
-    assert result.policy.act(places).tolist() == [1] * 8
-    # Walking right from a start of 0 to 3 takes 8 to 5 steps, each but the last at a cost of 0.01.
-    assert 5 <= result.evaluation.mean_length <= 8
-    assert result.evaluation.mean_return == pytest.approx(1 - 0.01 * (result.evaluation.mean_length - 1))
+def score_learned(
+    env: Env, num_updates: int, *, num_envs: int = 8, frames: int = 1, backend: Backend = "interpreted",
+    policy: dict[str, Any] | None = None, **ppo: Any,
+) -> float:  # fmt: skip
+    """What the most likely actions of a trained policy score, of all players."""
+    shape = PolicyConfig(**{"hidden": (32,), "log_std_init": -0.5} | (policy or {}))
+    pool = pool_of(env, num_envs, frames=frames, backend=backend)
+    usual = {"num_steps": 12, "learning_rate": "0.02@0,0.002@end", "gamma": 0.5}
+    trained = learn(pool, num_updates, shape=shape, **usual | ppo)
+    return Evaluator(pool_of(env, 16, frames=frames, backend=backend), episodes=16)(trained, 0).stats["score"]
 
 
-def test_cartpole_with_its_preset_holds_the_pole_for_475_steps_or_more_over_100_episodes(tmp_path):
-    config = replace(starting_config("cartpole"), seed=1, num_threads=1)
-    result = scramjet.train(config, runs_dir=tmp_path, display="quiet")
-    assert result.evaluation.episodes == 100
-    assert result.evaluation.mean_return >= 475
+def random_score(env: Env) -> float:
+    """What random legal actions score."""
+    pool, random = pool_of(env, 8, backend="interpreted"), np.random.default_rng(0)
+    out = pool.reset(0)
+    for _ in range(60):
+        out = pool.step(random_actions(pool, out, random))
+    return float(pool.episodes().stats["score"].mean())
+
+
+@pytest.mark.parametrize("case", [CHOICES[2], *map(rest, [*CHOICES[:2], *CHOICES[3:]])], ids=str)
+def test_the_shown_numbers_are_chosen_however_a_world_is_seen_played_and_masked(case: dict) -> None:
+    env = choosing_world(**case)
+    assert random_score(env) < 0.6
+    assert score_learned(env, 12) > 0.9
+
+
+@pytest.mark.parametrize("case", [NUMBERS[5], *map(rest, NUMBERS[:5])], ids=str)
+def test_the_shown_numbers_are_met_by_continuous_actions_however_a_world_is_seen_and_played(case: dict) -> None:
+    env = choosing_world(case["obs"], case["action"], case["players"])
+    assert random_score(env) < 0.5
+    assert score_learned(env, 16, policy={"bounded_actions": case["bounded"]}) > 0.85
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("players", PLAYERS)
+@pytest.mark.parametrize("memory", [None, "lstm", "gru", "mingru"])
+def test_masks_dicts_and_several_choices_are_learned_with_every_extra_at_once(memory: str | None, players: str) -> None:
+    env = choosing_world("dict", "multi", players, masked=True)
+    remembering = {"memory": memory, "memory_size": 16} if memory else {}
+    extras = EXTRAS | ({"advantage": "vtrace", "bptt_horizon": 6} if memory else {})
+    policy, updates = {"shared_trunk": True, **remembering}, 24 if memory else 20
+    assert score_learned(env, updates, num_envs=16, backend="cpu", policy=policy, **extras) > 0.9
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("players", PLAYERS)
+def test_memory_of_its_own_for_the_value_learns_continuous_actions(players: str) -> None:
+    policy = {"memory": "gru", "memory_size": 16}
+    env = choosing_world("dict", "box", players)
+    assert score_learned(env, 24, num_envs=16, backend="cpu", policy=policy) > 0.85
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("players", ["one", "agents"])
+@pytest.mark.parametrize("obs", OBS)
+def test_the_shown_numbers_are_chosen_when_the_last_three_observations_are_seen(obs: str, players: str) -> None:
+    assert score_learned(choosing_world(obs, "discrete", players, masked=True), 16, frames=3) > 0.9
