@@ -19,4 +19,5 @@ def colored(white: Tensor, color: float) -> Tensor:
     both_sides = torch.cat([gain, gain[1 : (length + 1) // 2]])  # of all frequencies, negative ones too
     gain = gain / both_sides.square().mean().sqrt()
     spectrum = torch.fft.rfft(white, dim=0) * gain.view(-1, *[1] * (white.dim() - 1))
-    return torch.fft.irfft(spectrum, n=length, dim=0)[: length // 2]
+    noise = torch.fft.irfft(spectrum, n=length, dim=0)[: length // 2]
+    return noise.contiguous()  # the transform leaves time innermost; buffers are made from this

@@ -165,10 +165,10 @@ class NumbaNetwork:
         num_rows = len(steps[0].inputs)
         scratch = np.zeros((num_parts, self._scratch_size(min(num_rows, BLOCK))), np.float32)
         self._task.set(scratch=scratch, scratch_size=scratch.shape[1], block=BLOCK, num_taken=num_rows)
-        self._task.set(state=_array(state))
+        self._task.set(state=_kept(state))
         tasks = self._task.copies(len(steps))
         for step, task in zip(steps, tasks, strict=True):
-            task.set(**{name: _array(getattr(step, name)) for name in NumbaStep._fields})
+            task.set(**{name: _kept(getattr(step, name)) for name in NumbaStep._fields})
         self._acting += tasks
         return tasks
 
@@ -352,5 +352,12 @@ def _adam_state(optimizer: torch.optim.Adam, parameter: Tensor) -> tuple[Tensor,
     return state["exp_avg"], state["exp_avg_sq"], state["step"]
 
 
+def _kept(tensor: Tensor | None) -> np.ndarray | None:
+    """The memory of a tensor that is bound once and read in every step: a copy would be read for ever as it was then."""
+    assert tensor is None or tensor.is_contiguous(), f"a tensor of strides {tensor.stride()} cannot be bound"
+    return None if tensor is None else tensor.numpy()
+
+
 def _array(tensor: Tensor | None) -> np.ndarray | None:
+    """The numbers of a tensor that is read at once, copied where they do not lie one after the other."""
     return None if tensor is None else tensor.contiguous().numpy()
