@@ -353,7 +353,7 @@ def _adam_state(optimizer: torch.optim.Adam, parameter: Tensor) -> tuple[Tensor,
 
 
 def _kept(tensor: Tensor | None) -> np.ndarray | None:
-    """The memory of a tensor that is bound once and read in every step: a copy would be read for ever as it was then."""
+    """The memory of a tensor that is bound once and read in every step; a copy would never change."""
     assert tensor is None or tensor.is_contiguous(), f"a tensor of strides {tensor.stride()} cannot be bound"
     return None if tensor is None else tensor.numpy()
 
