@@ -38,9 +38,12 @@ def fill_orthogonal(weight: Tensor, gain: float = 1.0) -> None:
         nn.init.orthogonal_(weight, gain)
 
 
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
+
 def mlp(inputs: int, hidden: Sequence[int], activation: str) -> nn.Sequential:
     """Linear layers with a nonlinearity after each; gain sqrt 2."""
-    nonlinearity: type[nn.Module] = nn.Tanh if activation == "tanh" else nn.ReLU
+    nonlinearity = ACTIVATIONS[activation]
     layers: list[nn.Module] = []
     for outputs in hidden:
         layers += [orthogonal(nn.Linear(inputs, outputs), math.sqrt(2)), nonlinearity()]

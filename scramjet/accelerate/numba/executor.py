@@ -15,6 +15,7 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba.network import NumbaNetwork, NumbaStep
 from scramjet.accelerate.numba.network_tables import ACTIVATIONS, CORES, Head, Tower
 from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.supports import are_alike, why_not_adam, why_torch
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.compile.addresses import AVAILABLE, StepCalls
 from scramjet.compile.blas import HAS_BLAS
@@ -84,7 +85,7 @@ class NumbaExecutor(Executor):
         self.network.values(obs, state, value)
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
-        self._is_as_before = _is_supported(self.policy.network)
+        self._is_as_before = _is_supported(self.policy) and not why_not_adam(optimizer) and _is_even(optimizer)
         if self._is_as_before and self.moves_every_weight and samples.counts is None:
             self.network.use_optimizer(optimizer)
             self.network.use_samples(samples)
@@ -109,13 +110,15 @@ def numba_network(policy: Policy) -> NumbaNetwork:
     # A user's own class may do anything, share weights or exclude some from learning.
     if type(network) not in (SeparateActorCritic, SharedActorCritic):
         raise UnsupportedPolicyError(f"compiled functions do not run a {type(network).__name__}")
-    if isinstance(distribution, DiagonalGaussian) and distribution.squashes:
+    if reason := why_torch(policy):
+        raise UnsupportedPolicyError(reason)
+    if type(distribution) is DiagonalGaussian and distribution.squashes:
         raise UnsupportedPolicyError("compiled functions do not squash actions")
     _check_weights(policy.network)
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     encoder, towers = _towers(network, policy)
-    offsets = distribution.offsets if isinstance(distribution, MultiCategorical) else None
-    if isinstance(distribution, Categorical):
+    offsets = distribution.offsets if type(distribution) is MultiCategorical else None
+    if type(distribution) is Categorical:
         offsets = torch.tensor([0, distribution.num_inputs])
     return NumbaNetwork(
         towers,
@@ -140,6 +143,9 @@ def _towers(network: SeparateActorCritic | SharedActorCritic, policy: Policy) ->
     ]
     # What the critic sees begins with what the policy sees.
     is_more = is_privileged(policy.observation_space)
+    encoders = network.actor_encoder, network.critic_encoder
+    if not is_more and towers[0].encoder is None and not are_alike(*encoders):
+        raise UnsupportedPolicyError("actor and critic encode observations in two ways")
     return network.critic_encoder if is_more else network.actor_encoder, towers
 
 
@@ -158,13 +164,18 @@ def _inputs(policy: Policy, symmetric: CanonicalNetwork | None, encoder: Any, is
     return inputs if symmetric is None else torch.cat([inputs, chosen.unsqueeze(1).to(inputs.dtype)], dim=1)
 
 
-def _is_supported(network: nn.Module) -> bool:
+def _is_supported(policy: Policy) -> bool:
     """Whether compiled functions may still learn a network that they were chosen for."""
     try:
-        _check_weights(network)
+        _check_weights(policy.network)
     except UnsupportedPolicyError:
         return False
-    return True
+    return not why_torch(policy)
+
+
+def _is_even(optimizer: torch.optim.Adam) -> bool:
+    """Whether all weights have made as many steps: compiled functions count once for all."""
+    return len({int(state["step"]) for state in optimizer.state.values() if state}) <= 1
 
 
 def _check_weights(network: nn.Module) -> None:
@@ -175,8 +186,6 @@ def _check_weights(network: nn.Module) -> None:
         raise UnsupportedPolicyError("not all weights are contiguous float32 on the CPU and learn")
     if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters) or has_hooks(modules):
         raise UnsupportedPolicyError("the network has hooks")
-    if any("forward" in vars(module) for module in modules):
-        raise UnsupportedPolicyError("a module of the network has a forward() of its own")
     if len({id(p) for p in parameters}) < len(parameters):
         raise UnsupportedPolicyError("the network shares weights")
 

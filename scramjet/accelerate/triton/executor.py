@@ -13,6 +13,7 @@ from torch import Tensor
 from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.supports import why_not_adam, why_torch
 from scramjet.accelerate.torch_executor import chunk_size
 from scramjet.accelerate.triton.mlp.fitting import fitted_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
@@ -91,7 +92,8 @@ class TritonExecutor(Executor):
         self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
         # A callback may have frozen weights, or added hooks, since this executor was chosen.
-        if loss.is_impala or not self.moves_every_weight or not self._steps_are_even or not _is_supported(self.policy):
+        is_as_before = self._steps_are_even and _is_supported(self.policy) and not why_not_adam(optimizer)
+        if loss.is_impala or not self.moves_every_weight or not is_as_before:
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self._learn(samples, minibatches, loss, optimizer))
 
@@ -178,4 +180,4 @@ def _is_supported(policy: Policy) -> bool:
         check_weights(policy.network)
     except UnsupportedMLPError:
         return False
-    return True
+    return not why_torch(policy)

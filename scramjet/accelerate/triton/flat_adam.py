@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from scramjet.accelerate.supports import why_not_adam
 from scramjet.accelerate.triton.flat_weights import FlatWeights
-from scramjet.accelerate.triton.steps import is_plain, norm_kernel, take_step
+from scramjet.accelerate.triton.steps import norm_kernel, take_step
 from scramjet.compile.block_sizes import power_of_two
 
 COLUMNS, WARPS = 1024, 4
@@ -51,7 +52,7 @@ class FlatAdam:
         """
         self.is_left = self.is_left or not self.flat.are_in_place
         self._is_even = self._is_even and all(parameter.grad is not None for parameter in self.parameters)
-        return self._is_even and not self.is_left and is_plain(optimizer)
+        return self._is_even and not self.is_left and not why_not_adam(optimizer)
 
     def use_optimizer(self, optimizer: torch.optim.Adam) -> None:
         """Take over the moments of an optimizer, which may have been loaded; called before each update."""

@@ -20,11 +20,12 @@ from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.supports import DISTRIBUTIONS, replaced_method
 from scramjet.accelerate.triton import loss_kernels, moment_kernels
 from scramjet.accelerate.triton.loss_kernels import TERMS
 from scramjet.algorithms.ppo import LossTerms
 from scramjet.compile.block_sizes import blocks_of, power_of_two
-from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
+from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.policy import Policy
 
 TILE, MAX_ROWS, NUM_WARPS = 2048, 128, 4
@@ -157,11 +158,11 @@ def _kernel_of(distribution: Distribution, mask: Tensor | None) -> tuple[Any, di
 
 def _width(distribution: Distribution) -> float:
     """Choices of the largest component, or the normal numbers of an action; infinity for other distributions."""
+    if type(distribution) not in DISTRIBUTIONS or replaced_method(distribution):
+        return torch.inf
     if isinstance(distribution, MultiCategorical):
         return len(distribution.place) // distribution.action_shape[0]
-    if isinstance(distribution, Categorical):
-        return distribution.num_inputs
-    return distribution.size if isinstance(distribution, DiagonalGaussian) else torch.inf
+    return distribution.size if isinstance(distribution, DiagonalGaussian) else distribution.num_inputs
 
 
 def _bytes(flags: Tensor | None) -> Tensor | None:

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.supports import why_not_adam
 from scramjet.accelerate.triton.flat_weights import FlatWeights
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
@@ -109,14 +110,6 @@ def step_kernel(  # type: ignore[no-untyped-def]
             tl.store(diagnostics_at, norm)
 
 
-def is_plain(optimizer: torch.optim.Adam) -> bool:
-    """Whether `take_step` does what this optimizer does: one group of parameters, and none of Adam's variants."""
-    return len(optimizer.param_groups) == 1 and not any(
-        optimizer.param_groups[0].get(name)
-        for name in ("weight_decay", "amsgrad", "maximize", "decoupled_weight_decay")
-    )
-
-
 def take_step(
     flat: FlatWeights,
     optimizer: torch.optim.Adam,
@@ -136,7 +129,7 @@ def take_step(
     optimizer's moments and step counts are those that `flat` took over. The norm of the gradients, behind the loss
     terms if any, goes to `diagnostics`. A program moves `columns` weights and adds `block` squares at a time.
     """
-    assert is_plain(optimizer)
+    assert not why_not_adam(optimizer)
     (group,) = optimizer.param_groups
     learning_rate, size = group["lr"], len(flat.weights)
     if not isinstance(learning_rate, Tensor):  # on the CPU, where no graph is recorded

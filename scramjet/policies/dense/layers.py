@@ -63,6 +63,9 @@ def heads(
     return logits, value
 
 
+_ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
+
+
 class _Hidden(torch.autograd.Function):
     """A linear layer with a nonlinearity."""
 
@@ -72,7 +75,7 @@ class _Hidden(torch.autograd.Function):
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         if weight.shape[1] > MAX_INPUTS:
             out = torch.addmm(bias.to(dtype), source.to(dtype), weight.to(dtype).t())
-            out = out.tanh_() if activation == "tanh" else out.relu_()
+            out = _ACTIVATIONS[activation](out)
         else:
             out = source.new_empty(len(source), len(weight), dtype=dtype)
             _launch_forward(source, weight, bias, None, None, out, None, activation, precision)
@@ -84,7 +87,7 @@ class _Hidden(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         source, weight, bias, out = ctx.saved_tensors
         if torch.is_grad_enabled():  # to be differentiated again
-            function = torch.tanh if ctx.activation == "tanh" else torch.relu
+            function = _ACTIVATIONS[ctx.activation]
             found = _plainly(ctx, grads, lambda *inputs: function(linear(*inputs)), (source, weight, bias))
             return *found, None, None
         source, to_out, (outputs, inputs) = source.contiguous(), grads[0].contiguous(), weight.shape

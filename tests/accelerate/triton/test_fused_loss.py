@@ -176,7 +176,7 @@ def test_an_executor_learns_the_same_with_the_kernels_as_with_the_operators(trit
     for policy, kind in zip(policies, (TorchExecutor, TorchWithKernels), strict=True):
         optimizer, executor = torch.optim.Adam(policy.parameters(), eps=0.1, fused=True), kind(policy)
         if kind is TorchWithKernels:
-            monkeypatch.setattr(optimizer, "step", None)  # the kernels take the steps
+            monkeypatch.setattr(torch.optim.Adam, "step", None)  # the kernels take the steps
         executor.begin_update(case.samples, optimizer)
         found.append(executor.learn(case.samples, minibatches, loss, optimizer).table)
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from scramjet.accelerate.executor import named_layer
+from scramjet.accelerate.supports import are_alike, why_torch
 from scramjet.accelerate.triton.mlp.tuning import INPUTS, OUTPUTS, WIDTHS
 from scramjet.compile.block_sizes import product_size
 from scramjet.compile.kernel_choice import has_hooks
@@ -115,11 +116,15 @@ def plan_of(policy: Policy) -> Plan:
         raise UnsupportedMLPError("Triton kernels give policy and critic the same observations (observe_critic)")
     if policy.two_hot_head is not None:
         raise UnsupportedMLPError("Triton kernels learn values by their squared error, not as a distribution")
-    if isinstance(distribution, DiagonalGaussian) and distribution.squashes:
+    if reason := why_torch(policy):
+        raise UnsupportedMLPError(reason)
+    if type(distribution) is DiagonalGaussian and distribution.squashes:
         raise UnsupportedMLPError("Triton kernels do not squash actions (policy.bounded_actions='tanh')")
     encoder = network.encoder if isinstance(network, SharedActorCritic) else network.actor_encoder
     if encoder is not None and any(True for _ in encoder.parameters()):
         raise UnsupportedMLPError(_encoder_reason(encoder))
+    if isinstance(network, SeparateActorCritic) and not are_alike(encoder, network.critic_encoder):
+        raise UnsupportedMLPError("actor and critic encode observations in two ways")
     check_weights(network)
     towers, num_weighted = _towers(network, distribution)
     _check_sizes(towers[0], distribution.num_inputs + (len(towers) == 1))
