@@ -32,6 +32,7 @@ from scramjet.training.curiosity.curiosity import Curiosity
 from scramjet.training.learning import Learning, check_finite, make_entropy_tuner
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.seeds import own_seed_of
 from scramjet.training.telemetry.update_metrics import (
     NOTHING_TO_LEARN,
     Outcome,
@@ -108,7 +109,7 @@ class Learner(Learning[Batch]):
         self._units = UnitsOfRanks(ranks)
         num_units = size.num_samples * ranks.size // size.sequence_length
         self._shuffles_together = not ranks.is_alone and device.type == "cpu" and num_units <= MOST_SHUFFLED_TOGETHER
-        own_seed = 0 if self._shuffles_together else ranks.rank << 32
+        own_seed = 0 if self._shuffles_together else own_seed_of(ranks.rank)
         self._shuffler = Shuffler(device, seed ^ _SHUFFLE_SEED ^ own_seed)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)

@@ -33,6 +33,14 @@ def seed_of_fork(seed: int, parent_digest: str) -> int:
     return EpisodeSeed.of(seed, f"fork of {parent_digest}").key & (2**62 - 1)
 
 
+def own_seed_of(rank: int) -> int:
+    """What a rank mixes into a seed to draw numbers of its own; 0 for the first.
+
+    Generators on the CPU take no more than the low 32 bits of their seed.
+    """
+    return rank * 0x9E3779B1 % 2**32
+
+
 def draws_together(ranks: Ranks) -> bool:
     """Whether each rank draws the random numbers of all of them, so that an env is played alike by whichever rank."""
     return ranks.size <= MOST_DRAWN_TOGETHER

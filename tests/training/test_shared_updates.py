@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from scramjet.training import learner as learner_module
 from tests.helpers.shared_updates import Case, Learned
+from tests.helpers.thread_ranks import on_ranks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -110,9 +111,17 @@ def test_a_kl_that_only_one_rank_would_stop_at_stops_all_or_none():
 def test_ranks_with_more_samples_than_are_shuffled_together_shuffle_their_own(monkeypatch):
     monkeypatch.setattr(learner_module, "MOST_SHUFFLED_TOGETHER", 10)
     assert_ranks_learn_what_one_learns(Case(ppo={"num_minibatches": 1}))  # which holds everything in any order
-    first, second = Case().learned_together(2)
+    case = Case()
+    first, second = case.learned_together(2)
     assert first.metrics == second.metrics
     assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
+
+    def order_on(ranks: Any) -> list[int]:
+        given = {"total_steps": 1, "seed": 3, "ranks": ranks}
+        learner = learner_module.Learner.for_rollout(case.rollouts[0], case.executor(), case.config, **given)
+        return torch.randperm(20, generator=learner.shuffle_generator).tolist()
+
+    assert len({tuple(order) for order in on_ranks(4, order_on)}) == 4
 
 
 def test_ranks_learn_alike_where_agents_die_on_one_of_them_only():

@@ -36,6 +36,7 @@ from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.curiosity.critic import BonusCritic
 from scramjet.training.curiosity.networks import adam
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.seeds import own_seed_of
 
 _SHUFFLE_SEED = 0xC0FFEE
 MOST_LEARNED = 4096
@@ -81,7 +82,7 @@ class Curiosity:
         self._optimizer = adam(learned, config.learning_rate, device) if learned else None
         self._parameters = [*learned, *self.critic.parameters]
         self._gradients = None if ranks.is_alone else FlatGradients(self._parameters, 2, ranks)
-        self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ (ranks.rank << 32))
+        self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ own_seed_of(ranks.rank))
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         self._learning: Stage[Tensor] = stage("what curiosity learns", device)
         seen = lowest_observations(policy_space(pool.observation_space), 1)
