@@ -19,6 +19,11 @@ def lines_of(run_path):
     return [json.loads(line) for line in (run_path / "metrics.jsonl").read_text().splitlines()]
 
 
+def timeless_lines_of(run_path):
+    """The same without what the clock decides."""
+    return [{key: value for key, value in line.items() if key != "time"} for line in lines_of(run_path)]
+
+
 def last_checkpoint(run):
     """The bytes of the tensors in a run's newest checkpoint: weights, and all else that training depends on."""
     names = ("model.safetensors", "trainer.safetensors")

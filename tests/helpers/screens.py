@@ -9,32 +9,16 @@ from scramjet.training.display import LiveDisplay, RunInfo, Summary
 from scramjet.training.display.text import next_commands
 
 INFO = RunInfo(
-    run_name="cartpole-20260712-101500",
-    run_path="runs/cartpole-20260712-101500",
-    env="cartpole",
-    num_envs=1024,
-    num_steps=128,
-    num_threads=2,
-    first_step=0,
-    total_steps=2_000_000,
-    num_parameters=9155,
+    run_name="cartpole-20260712-101500", run_path="runs/cartpole-20260712-101500", env="cartpole",
+    num_envs=1024, num_steps=128, num_threads=2, first_step=0, total_steps=2_000_000, num_parameters=9155,
     note="resumed at step 1,024",
-)
-
+)  # fmt: skip
 SUMMARY = Summary(
-    run_path="runs/cartpole-7",
-    run_name="cartpole-7",
-    step=1_000_448,
-    trained=1_000_448,
-    seconds=75.0,
-    steps_per_second=142_000.0,
-    return_100=489.2,
-    recent_episodes=100,
-    best_return=500.0,
+    run_path="runs/cartpole-7", run_name="cartpole-7", step=1_000_448, trained=1_000_448, seconds=75.0,
+    steps_per_second=142_000.0, return_100=489.2, recent_episodes=100, best_return=500.0,
     evaluation={"mean_return": 498.5, "std_return": 3.25, "mean_length": 498.5, "episodes": 100},
-    stopped_by=None,
-    env="cartpole",
-)
+    stopped_by=None, env="cartpole",
+)  # fmt: skip
 
 ERASED = re.compile(r"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
 

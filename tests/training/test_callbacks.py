@@ -1,4 +1,4 @@
-"""Callbacks: called at their moments, may add metrics and stop the run, and cannot lose it whatever they raise."""
+"""Callbacks and sinks: called at their moments, may add metrics and stop a run, and cannot lose it."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 import scramjet
 from scramjet.errors import CallbackError, ConfigError
 from scramjet.training.callbacks import Callbacks
-from tests.helpers.run_files import last_checkpoint, lines_of
+from tests.helpers.run_files import last_checkpoint, lines_of, timeless_lines_of
 
 TINY: dict[str, Any] = {
     "num_envs": 4, "num_steps": 4, "total_timesteps": 64, "policy": {"hidden": [8]},
@@ -23,10 +23,6 @@ UPDATE = 16  # steps
 
 def train(tmp_path: Path, *callbacks: Any, **settings: Any) -> scramjet.TrainResult:
     return scramjet.train("bandit", runs_dir=tmp_path, callbacks=callbacks, **{**TINY, **settings})
-
-
-def records(run: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in line.items() if key != "time"} for line in lines_of(run)]
 
 
 class Diary(scramjet.Callback):
@@ -83,7 +79,7 @@ def test_each_moment_is_told_in_order_and_own_metrics_are_in_the_log(tmp_path: P
     names = [told for told in diary.told if isinstance(told, str)]
     assert [told for told in diary.told if told not in names] == [1, 3, 2, 3, 5, 4, 64]
     assert set(names) == {"start", *(f"step_{step:08}" for step in (32, 48, 64))}  # the best, every third, the last
-    lines = records(result.run_path)
+    lines = timeless_lines_of(result.run_path)
     assert [line["double"] for line in lines] == [2.0, 4.0, 6.0, 8.0]
     assert [line.get("bound") is not None for line in lines] == [False, True, False, True]
     assert lines[0]["tensor"] == 0.5
@@ -116,11 +112,11 @@ def test_whatever_a_callback_raises_the_run_is_saved_first_and_resumes_bit_for_b
         else:
             assert raised.value is error
         assert diary.told == ["start", 1]  # nobody is called after a failure
-        assert len(records(run)) == 2
+        assert len(timeless_lines_of(run)) == 2
         scramjet.train(resume=run, display="quiet")
-        for line in (lines := records(run)):
+        for line in (lines := timeless_lines_of(run)):
             line.pop("double", None), line.pop("tensor", None)
-        assert lines == records(whole.run_path)
+        assert lines == timeless_lines_of(whole.run_path)
         assert last_checkpoint(run) == last_checkpoint(whole.run_path)
 
 
@@ -225,3 +221,55 @@ def test_a_reason_to_stop_is_text(tmp_path: Path):
 
     with pytest.raises(CallbackError, match="reason=3 must be text"):
         train(tmp_path, Wrong())
+
+
+# --- sinks
+
+
+class Sink(scramjet.Callback):
+    """Adds itself as a sink that keeps what it is given, and what metrics.jsonl held then; fails where it is told."""
+
+    def __init__(self, callback_fails_at: int | None = None, sink_fails_at: int | None = None) -> None:
+        self.callback_fails_at, self.sink_fails_at = callback_fails_at, sink_fails_at
+        self.records: list[dict[str, Any]] = []
+        self.lines_before: list[int] = []
+        self.num_closed = 0
+
+    def on_start(self, session: scramjet.Session) -> None:
+        self.path = session.run.path
+        session.sinks.append(self)
+
+    def on_update(self, record: dict[str, Any], session: scramjet.Session) -> dict[str, float]:
+        if record["update"] == self.callback_fails_at:
+            raise ValueError("as asked")
+        return {"mine": 2.0 * record["update"]}
+
+    def record(self, record: dict[str, Any]) -> None:
+        if record["update"] == self.sink_fails_at:
+            raise ConnectionError("gone")
+        self.records.append(dict(record))
+        self.lines_before.append(len(lines_of(self.path)))
+
+    def close(self) -> None:
+        self.num_closed += 1
+
+
+def test_a_sink_gets_what_metrics_jsonl_got_just_before_it_and_is_closed_once(tmp_path):
+    sink = Sink()
+    run = train(tmp_path, sink).run_path
+    assert sink.records == lines_of(run)
+    assert [record["mine"] for record in sink.records] == [2.0, 4.0, 6.0, 8.0]
+    assert sink.lines_before == [1, 2, 3, 4]
+    assert sink.num_closed == 1
+
+
+def test_a_sink_that_raises_ends_the_run_once_its_update_is_saved_and_is_closed_however_a_run_ends(tmp_path):
+    with pytest.raises(CallbackError, match="as asked"):
+        train(tmp_path, sink := Sink(callback_fails_at=2))
+    assert sink.num_closed == 1
+    with pytest.raises(CallbackError, match=r"the sink Sink.record raised ConnectionError: gone; what was"):
+        train(tmp_path, Sink(sink_fails_at=2), run_name="failed")
+    run = tmp_path / "failed"
+    assert [record["update"] for record in lines_of(run)] == [1, 2]
+    assert (run / "checkpoints" / "latest").exists()
+    assert scramjet.train(resume=run, display="quiet").step == 4 * UPDATE

@@ -124,11 +124,11 @@ def test_drawn_actions_come_as_often_as_the_policy_says_and_from_the_seed_and_ma
         policy.network.actor_head.weight.zero_()
         policy.network.actor_head.bias.copy_(torch.tensor([0.75, 0.25]).log())
     likely, drawn, again, other = (
-        evaluator_of(Guess(), 3200, 32, samples=samples)(policy, seed).mean_return
+        evaluator_of(Guess(), 1600, 32, samples=samples)(policy, seed).mean_return
         for samples, seed in ((False, 1), (True, 1), (True, 1), (True, 2))
     )
     assert likely == 0.0
-    assert abs(drawn - 0.25) < 0.03  # four standard deviations
+    assert abs(drawn - 0.25) < 0.043  # four standard deviations
     assert drawn == again
     assert drawn != other
     assert evaluator_of(OnlyOne(), 4)(policy, 0).mean_return == 1.0
@@ -150,10 +150,11 @@ def one_env_alone(env, policy, seeds, episodes, backend):
 
 
 def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action():
-    for env, backend in ((load_env("cartpole"), "cpu"), (RandomLength(), "interpreted")):
-        for episodes in (1, 5, 43):
-            policy = make_policy(env)
-            result = evaluator_of(env, episodes, backend=backend)(policy, 11)
+    for env, backend, quotas in ((load_env("cartpole"), "cpu", (5,)), (RandomLength(), "interpreted", (1, 5, 43))):
+        for episodes in quotas:
+            policy, judge = make_policy(env), evaluator_of(env, episodes, backend=backend)
+            other, result = judge(policy, 4), judge(policy, 11)  # what it played before changes nothing
+            assert episodes == 1 or other != result
             num_envs = min(episodes, 32)
             returns = []
             for i in range(num_envs):
@@ -163,15 +164,6 @@ def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action(
             assert result.mean_return == pytest.approx(np.mean(returns))
             assert result.std_return == pytest.approx(np.std(returns))
             assert result.mean_length == pytest.approx(np.mean(returns))  # both worlds pay 1 a step
-
-
-def test_the_same_policy_gets_the_same_result_twice_by_the_same_seed_also_from_the_same_evaluator():
-    policy = make_policy(RandomLength())
-    judge = evaluator_of(RandomLength(), 40)
-    first = judge(policy, 3)
-    assert judge(policy, 4) != first
-    assert judge(policy, 3) == first
-    assert evaluator_of(RandomLength(), 40)(policy, 3) == first
 
 
 def test_evaluation_does_not_disturb_training():

@@ -97,10 +97,10 @@ def train(parts, num_updates: int) -> list[dict]:
     ]
 
 
-def assert_learn_alike(plain, other, num_updates: int, *, metrics: dict[str, float], **weights: float) -> None:
-    """Some updates of both have metrics and end with weights within these tolerances."""
+def assert_learn_alike(plain, other, num_updates: int, metrics: Any = None, **weights: float) -> None:
+    """Some updates of both have metrics and end with weights within these tolerances; to the bit without any."""
     for before, after in zip(train(plain, num_updates), train(other, num_updates), strict=True):
-        assert after == pytest.approx(before, **metrics)
+        assert after == (before if metrics is None else pytest.approx(before, **metrics))
     assert_same_weights(plain[1].policy, other[1].policy, **weights)
 
 
@@ -167,7 +167,7 @@ def test_recorded_updates_by_fused_kernels_give_the_bits_of_plain_ones(case):
 @fused_cases
 def test_updates_recorded_whole_learn_the_bits_of_those_recorded_by_epoch(case):
     by_epoch, whole = make(*case, fused=True, by_epoch=True), make(*case, fused=True)
-    assert_learn_alike(by_epoch, whole, 6, metrics={"rel": 0, "abs": 0})
+    assert_learn_alike(by_epoch, whole, 6)
     assert by_epoch[1]._stages.epoch.is_recorded
     assert has_recorded(whole[1])
     assert torch.equal(*(learner.shuffle_generator.get_state() for _, learner in (by_epoch, whole)))
@@ -268,13 +268,6 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path, world: str, fused: bo
     assert_same_weights(whole.policy, resumed.policy)
     assert resumed.metrics["return_100"] == whole.metrics["return_100"]
     assert scramjet.evaluate(tmp_path / "whole", episodes=5).episodes == 5  # on the CPU
-
-
-def test_a_run_recorded_by_whole_updates_goes_on_bit_for_bit_by_epochs(tmp_path: Path, monkeypatch):
-    whole = run(tmp_path, "whole")
-    run(tmp_path, "half", 6)
-    monkeypatch.setattr(UpdateStages, "whole", UpdateStages.by_epoch)
-    assert_same_weights(whole.policy, resume(tmp_path, "half").policy)
 
 
 def test_a_checkpoint_moves_to_the_cpu_and_back(tmp_path: Path):
@@ -380,17 +373,6 @@ def test_a_network_that_cannot_be_recorded_trains_and_says_so_once(tmp_path: Pat
     said = capsys.readouterr().out
     assert said.count(f"{stage} cannot be recorded") == 1
     assert said.count("an update cannot be recorded") == 1
-
-
-def test_a_recorder_returns_new_numbers_in_the_same_memory():
-    source = torch.zeros(3, device="cuda")
-    recorder = Recorder("a sum", say=lambda text: None)
-    results = []
-    for number in range(4):
-        source.fill_(number)
-        results.append(recorder.run(lambda: source * 2).clone())
-    assert recorder.is_recorded
-    assert [float(result[0]) for result in results] == [0.0, 2.0, 4.0, 6.0]
 
 
 def test_python_looks_for_no_garbage_while_work_is_recorded():

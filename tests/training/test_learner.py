@@ -4,21 +4,19 @@ The oracle shares nothing with scramjet but its inputs: weights, rollout, and th
 """
 
 import math
-from itertools import chain
 
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.learner import Learner, RolloutSize, loss_settings
+from scramjet.training.learner import Learner, RolloutSize
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.rollout.rollout import Rollout
 
@@ -235,6 +233,10 @@ CASES = {
     ),
     "extremes of discount and lambda": ({"gamma": 1.0, "gae_lambda": 0.0}, {"gamma": 1.0, "lambda_": 0.0}),
     "minibatch size": ({"minibatch_size": 12}, {"minibatches": 8}),
+    "minibatches of one sample": (
+        {"num_minibatches": BATCH, "normalize_advantages": "batch"},
+        {"minibatches": BATCH, "normalize": "batch"},
+    ),
     "one minibatch": ({"num_minibatches": 1, "num_epochs": 1}, {"minibatches": 1, "epochs": 1}),
     "adam epsilon": ({"adam_eps": 1e-2}, {"eps": 1e-2}),
     "early stop on kl": ({"target_kl": 0.02, "num_epochs": 8}, {"target_kl": 0.02, "epochs": 8}),
@@ -255,9 +257,10 @@ def assert_same_update(policy, learner, oracle, rollouts, step=0, case=""):
     return metrics
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
-def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(masked):
-    for case, (ours, theirs) in CASES.items():
+@pytest.mark.parametrize("first_is_masked", [False, pytest.param(True, marks=pytest.mark.rest)])
+def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(first_is_masked):
+    for number, (case, (ours, theirs)) in enumerate(CASES.items()):
+        masked = first_is_masked == (number % 2 == 0)
         policy = make_policy(normalize_observations=ours.get("normalize_observations", False))
         learner = learner_of(policy, **ours)
         before = [parameter.detach().clone() for parameter in policy.parameters()]
@@ -265,15 +268,9 @@ def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(mas
         metrics = assert_same_update(policy, learner, Oracle(policy, **theirs), rollouts, case=case)
         moved = max((a - b).abs().max().item() for a, b in zip(before, policy.parameters(), strict=True))
         assert moved > 0.01, case  # else equal weights would prove nothing
+        assert metrics["epochs"] < 8, case  # where it stops early
         if learner.config.num_minibatches > 1:
             assert 0.02 < metrics["clip_fraction"] < 0.98, case
-
-
-def test_the_update_stops_after_the_first_epoch_whose_mean_kl_is_above_the_target():
-    policy = make_policy()
-    for target_kl, epochs in ((1e-4, 1), (1e4, 8)):
-        learner = learner_of(policy, target_kl=target_kl, num_epochs=8)
-        assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == epochs
 
 
 def test_scheduled_numbers_are_those_of_the_env_steps_taken():
@@ -301,80 +298,6 @@ def test_the_weights_follow_from_the_seed_bit_for_bit_and_with_learning_rate_0_n
     assert torch.equal(weights_after(seed=1), weights_after(seed=1))
     assert not torch.equal(weights_after(seed=1), weights_after(seed=2))
     assert torch.equal(weights_after(learning_rate=0), weights_of(make_policy()))
-
-
-class Watching(TorchExecutor):
-    """Remembers the samples of each gradient step, by the number in their observation, and the normalizer's count."""
-
-    def __init__(self, policy):
-        super().__init__(policy)
-        self.seen, self.counts = [], set()
-
-    def _gradient_step(self, minibatch, *rest):
-        self.seen.append(minibatch.obs[:, 0].tolist())
-        if self.policy.normalizer is not None:
-            self.counts.add(self.policy.normalizer.moments.count.item())
-        for name in ("action", "log_prob", "value", "advantage", "returns"):
-            assert len(getattr(minibatch, name)) == len(minibatch.obs)
-        return super()._gradient_step(minibatch, *rest)
-
-
-def test_every_epoch_sees_each_sample_exactly_once_in_an_order_of_its_own():
-    policy = make_policy()
-    rollout = make_rollout(policy)
-    rollout.obs[:-1, :, 0] = torch.arange(BATCH).reshape(NUM_STEPS, NUM_ENVS)
-    for split in ({"num_minibatches": 4}, {"num_minibatches": 96}, {"minibatch_size": 32}):
-        watching = Watching(policy)
-        learner = learner_of(policy, watching, **split)
-        learner.update(learner.prepare(rollout), 0)
-        per_epoch = len(watching.seen) // 3
-        assert {len(part) for part in watching.seen} == {BATCH // per_epoch}, split
-        epochs = [list(chain(*watching.seen[i * per_epoch : (i + 1) * per_epoch])) for i in range(3)]
-        for epoch in epochs:
-            assert sorted(epoch) == list(range(BATCH)), split
-        assert epochs[0] != epochs[1] != epochs[2]
-        assert epochs[0] != sorted(epochs[0])
-
-
-def test_samples_keep_their_own_action_and_numbers_when_laid_flat_and_shuffled():
-    policy = make_policy()
-    rollout = make_rollout(policy, masked=True)
-    number = torch.arange(BATCH, dtype=torch.float32).reshape(NUM_STEPS, NUM_ENVS)
-    rollout.obs[:-1, :, 0] = rollout.value[:-1] = number
-    rollout.log_prob, rollout.action = number.clone(), number.long()
-    chosen = [5, 90, 17]
-    batch = learner_of(policy).prepare(rollout).samples.select(torch.tensor(chosen))
-    for numbers in (batch.obs[:, 0], batch.log_prob, batch.action, batch.value):
-        assert numbers.tolist() == chosen
-    for place, index in enumerate(chosen):
-        t, n = divmod(index, NUM_ENVS)
-        assert torch.equal(batch.mask[place], rollout.mask[t, n])
-
-
-def test_the_first_gradient_step_on_fresh_data_has_ratio_1_so_no_kl_and_no_clipping_with_masks_too():
-    policy = make_policy()
-    for masked in (False, True):
-        rollout = make_rollout(policy, masked=masked)
-        with torch.no_grad():
-            logits = policy(rollout.obs[:-1].flatten(0, 1)).logits.reshape(NUM_STEPS, NUM_ENVS, -1)
-            legal = rollout.mask[:-1] if masked else torch.ones_like(logits).bool()
-            log_probs = torch.log_softmax(torch.where(legal, logits, -torch.inf), -1)
-        rollout.log_prob = log_probs.gather(-1, rollout.action.unsqueeze(-1)).squeeze(-1)
-        learner = learner_of(policy)
-        loss = loss_settings(learner.config, clip=0.2, entropy_coef=0.0)
-        terms = minibatch_loss(policy, learner.prepare(rollout).samples, loss)
-        assert abs(terms.approx_kl.item()) < 1e-6
-        assert terms.clip_fraction.item() == 0.0
-
-
-def test_the_observation_statistics_stand_still_within_an_update_and_take_in_the_rollout_after_it():
-    policy = make_policy(normalize_observations=True)
-    rollout, watching = make_rollout(policy), Watching(policy)
-    learner = learner_of(policy, watching)
-    learner.update(learner.prepare(rollout), 0)
-    assert watching.counts == {0.0}
-    assert policy.normalizer.moments.count.item() == BATCH
-    torch.testing.assert_close(policy.normalizer.moments.mean, rollout.obs[:-1].flatten(0, 1).double().mean(0))
 
 
 def test_numbers_that_are_none_stop_training_with_advice():

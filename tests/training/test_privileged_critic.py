@@ -37,7 +37,7 @@ def trained(tmp_path: Path, world: str, name: str = "run", **changes: Any) -> An
 LEARNS = {"num_envs": 16, "total_timesteps": 16 * 16 * 20}
 
 
-@pytest.mark.parametrize("fused", [True, False], ids=["numba", "torch"])
+@pytest.mark.parametrize("fused", [True, pytest.param(False, marks=pytest.mark.rest)], ids=["numba", "torch"])
 def test_a_critic_that_sees_the_bit_knows_the_return_and_one_that_does_not_is_off_by_its_variance(fused, tmp_path):
     """The value loss is half the mean square: of a bit of -1 or 1 that nobody sees, 0.5."""
     ppo = PPOConfig(learning_rate=0.01, normalize_rewards=False, normalize_observations=False)

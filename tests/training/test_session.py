@@ -23,12 +23,11 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig
-from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.training import threads
-from scramjet.training.components import make_evaluator, make_policy, make_pool
+from scramjet.training.components import make_policy
 from scramjet.training.config import resolution
 from scramjet.training.config.resolution import resolve
-from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display import QuietDisplay
 from scramjet.training.persistence.state import checkpoint_of
 from scramjet.training.seeds import training_episodes
@@ -38,7 +37,7 @@ from scramjet.training.threads import limit_threads
 from tests.helpers import HELPERS
 from tests.helpers.memory_training import run_config
 from tests.helpers.player_training import EVERY_AGENT
-from tests.helpers.run_files import assert_resumes_exactly, lines_of
+from tests.helpers.run_files import assert_resumes_exactly
 from tests.helpers.sessions import SMALL, begun, train
 from tests.helpers.thread_ranks import on_ranks
 
@@ -73,23 +72,6 @@ def test_a_new_session_has_all_updates_ahead_and_the_first_observations_of_its_s
         pool = NativePool(load_env("cartpole"), 4, num_threads=1)
         assert (session.first_update, session.first_step, session.num_updates) == (0, 0, 5)
         np.testing.assert_array_equal(session.rollout.obs[-1].numpy(), pool.reset(training_episodes(3)).obs)
-
-
-def test_an_evaluator_has_no_more_envs_than_episodes_and_envs_show_as_many_frames_as_configured() -> None:
-    assert make_evaluator(resolve(SMALL), episodes=3).pool.num_envs == 3
-    assert make_pool(resolve(replace(SMALL, frame_stack=3)), num_envs=2).observation_space.shape == (3 * 4,)
-
-
-def test_there_is_one_record_for_each_update_and_evaluations_and_checkpoints_come_when_due(tmp_path: Path) -> None:
-    evaluation = EvaluationConfig(every=2, episodes=2, final_episodes=0)
-    checkpoint = CheckpointConfig(every=3, keep_last_n=None)
-    due = replace(SMALL, total_timesteps=150, eval=evaluation, checkpoint=checkpoint)
-    result = scramjet.train(due, runs_dir=tmp_path, display="quiet")
-    records = lines_of(result.run_path)
-    assert [(record["update"], record["step"]) for record in records] == [(n, 32 * n) for n in range(1, 6)]
-    assert [record["update"] for record in records if "eval/mean_return" in record] == [2, 4]
-    assert {96, 160} <= set(CheckpointStore(result.run_path / "checkpoints", None).steps())
-    assert result.step == 160
 
 
 # --- how it begins, and how long it goes on

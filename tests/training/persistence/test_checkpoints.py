@@ -21,12 +21,10 @@ from scramjet.runtime import checkpoints
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.runtime.runs import Run
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.learner import Learner
 from scramjet.training.persistence import state
-from scramjet.training.persistence.metadata import best_of
 from scramjet.training.persistence.weights import check_weights
 from tests.helpers.run_files import lines_of
 from tests.helpers.sessions import SMALL, begun, train
@@ -56,23 +54,6 @@ def test_a_session_that_takes_a_checkpoint_in_holds_every_tensor_of_the_one_that
             for name, tensor in theirs.items():
                 torch.testing.assert_close(ours[name], tensor, rtol=0, atol=0, equal_nan=True, msg=name)
     assert {"memory", "reward_scaler/moments", "rng/action", "rng/shuffle"} <= set(others)
-
-
-def test_a_checkpoint_holds_the_session_as_it_was_when_it_was_made_and_not_when_it_is_written(tmp_path: Path) -> None:
-    with begun(SMALL, tmp_path) as session:
-        weights = {name: tensor.clone() for name, tensor in session.policy.state_dict().items()}
-        save = state.checkpoint_of(session, update=0, step=0, elapsed_seconds=0.0)
-        train(session, 1)
-        for name, tensor in load_checkpoint(save()).model.items():
-            assert torch.equal(tensor, weights[name]), name
-
-
-def test_what_chose_the_best_checkpoint_is_known_again(tmp_path: Path) -> None:
-    with begun(SMALL, tmp_path) as session:
-        for best in (None, Best(10.0, 8.0)):
-            session.best = best
-            saved = load_checkpoint(state.checkpoint_of(session, update=1, step=32, elapsed_seconds=0.0)())
-            assert best_of(saved) == best
 
 
 def test_a_fork_takes_weights_and_optimizer_along_and_no_episode(tmp_path: Path) -> None:

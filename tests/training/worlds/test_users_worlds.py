@@ -232,23 +232,29 @@ def test_it_is_said_which_file_plays_and_whether_its_rules_are_the_checkpoints(t
     assert f"episodes of {there}/world/walk.py" in said.out
 
 
-def test_a_world_that_was_renamed_is_named_anew_and_not_called_another(tmp_path, capsys):
-    for env, name in (("walk.py", "stroll.py"), ("factory:count.py:make_count", "factory:tally.py:make_count")):
-        run = train(env)
-        old, new = (each.removeprefix("factory:").partition(":")[0] for each in (env, name))
-        Path(old).rename(new)
-        capsys.readouterr()
-        evaluate(run, "--env", name)
-        assert cli.run(["train", "--resume", str(run), "--env", name, *QUIET[:2]]) == 0
-        said = capsys.readouterr()
-        assert "rules" not in said.err + said.out
-        assert "begin" not in said.out  # no fresh episodes: the states are put back
-        assert tomllib.loads((run / "config.toml").read_text())["env"]["name"].endswith(name.partition(":")[2] or name)
-        assert (run / "world" / new).exists()
-        assert cli.run(["train", "--fork", str(run), "--env", name, "--total-timesteps", "128"]) == 0
-        scramjet.load_policy(run, env=name)
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("factory:count.py:make_count", "factory:tally.py:make_count"),
+        pytest.param("walk.py", "stroll.py", marks=pytest.mark.rest),
+    ],
+)
+def test_a_world_that_was_renamed_is_named_anew_and_not_called_another(env, name, capsys):
+    run = train(env)
+    old, new = (each.removeprefix("factory:").partition(":")[0] for each in (env, name))
+    Path(old).rename(new)
+    evaluate(run, "--env", name)
+    assert cli.run(["train", "--resume", str(run), "--env", name, *QUIET[:2]]) == 0
+    said = capsys.readouterr()
+    assert "rules" not in said.err + said.out
+    assert "begin" not in said.out  # no fresh episodes: the states are put back
+    assert tomllib.loads((run / "config.toml").read_text())["env"]["name"].endswith(name.partition(":")[2] or name)
+    assert (run / "world" / new).exists()
+    assert cli.run(["train", "--fork", str(run), "--env", name, "--total-timesteps", "128"]) == 0
+    scramjet.load_policy(run, env=name)
 
 
+@pytest.mark.rest
 def test_the_worlds_parameters_stay_with_a_fork_whose_world_has_moved(tmp_path: Path) -> None:
     run = train(env_parameters={"start": 2})
     there = moved(run, tmp_path / "run")
@@ -333,7 +339,7 @@ FLAGS = [
     [
         ["gym:local_package:Local-v0"],
         pytest.param(["factory:local_package:Count", "--num-workers", "1"], marks=pytest.mark.rest),
-        ["local_package.worlds:Walk"],
+        pytest.param(["local_package.worlds:Walk"], marks=pytest.mark.rest),
     ],
     ids=lambda words: words[0].partition(":")[0],
 )
