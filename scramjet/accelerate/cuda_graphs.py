@@ -53,11 +53,13 @@ class Stage(Generic[Result]):
         recording: Callable[[], AbstractContextManager[Any]] = nullcontext,
         before_replay: Callable[[], None] = _nothing,
         may_record: bool = True,
+        version: int = 0,
     ) -> Result:
         """Run the work and return its result.
 
         `recording` is a context to enter while the work is recorded, which does not execute it. `before_replay` is
-        called before each replay. With `may_record` False, the work is not recorded this time.
+        called before each replay. With `may_record` False, the work is not recorded this time. `version` is that of
+        what the work depends on: with another one, what was recorded is forgotten.
         """
         return work()
 
@@ -74,6 +76,7 @@ class Recorder(Stage[Result]):
         self.is_refused = False
         self._say = say
         self._is_warm = False
+        self._version = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: Any = None
         self._stream = torch.cuda.Stream()
@@ -85,7 +88,10 @@ class Recorder(Stage[Result]):
         recording: Callable[[], AbstractContextManager[Any]] = nullcontext,
         before_replay: Callable[[], None] = _nothing,
         may_record: bool = True,
+        version: int = 0,
     ) -> Result:
+        if version != self._version:
+            self._version, self._graph, self._is_warm, self.is_refused = version, None, False, False
         if self._graph is None and self._is_warm and may_record and not self.is_refused:
             self._record(work, recording)
         if self._graph is None:

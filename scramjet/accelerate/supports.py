@@ -3,12 +3,14 @@ replaced, is run by plain torch. Kernels read weights and never call methods, so
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scramjet.compile.kernel_choice import HOOKS
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.policy import Policy
 from scramjet.policies.recurrent.cores import Layer, LayeredCore
@@ -38,8 +40,28 @@ def why_torch(policy: Policy) -> str:
 
 def replaced_method(thing: object) -> str:
     """The first method of an object's class that the object itself has another of; empty if there is none."""
+    return next(iter(_replaced_methods(thing)), "")
+
+
+def _replaced_methods(thing: object) -> list[str]:
     own = vars(thing).keys() - _MODULE_ATTRIBUTES
-    return next((name for name in sorted(own) if callable(getattr(type(thing), name, None))), "")
+    return [name for name in sorted(own) if callable(getattr(type(thing), name, None))]
+
+
+def parts_of(policy: Policy) -> list[object]:
+    """What decides what a policy computes but for the numbers in its weights: its modules and their classes, weights,
+    hooks and replaced methods. A policy with other parts than before, by identity, is another one to kernels."""
+    found: list[object] = []
+    for thing in (policy.distribution, *policy.modules()):
+        found += [thing, type(thing), *(vars(thing)[name] for name in _replaced_methods(thing))]
+        if isinstance(thing, nn.Module):
+            found += [*thing._parameters.values(), *(hook for name in HOOKS for hook in getattr(thing, name).values())]
+    return found
+
+
+def are_same(parts: list[object], others: list[object]) -> bool:
+    """Whether two lists of parts have the same objects."""
+    return len(parts) == len(others) and all(map(operator.is_, parts, others))
 
 
 def are_alike(one: nn.Module | None, other: nn.Module | None) -> bool:

@@ -39,9 +39,10 @@ class TorchExecutor(Executor):
         self._gradients: FlatGradients | None = None  # with several ranks only
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
-        return [partial(self._act, step) for step in steps]
+        return [partial(self.act, step) for step in steps]
 
-    def _act(self, step: ActStep) -> None:
+    def act(self, step: ActStep) -> None:
+        """Draw the actions of one step."""
         policy = self.policy
         if policy.splits:
             logits = policy.logits(step.obs)

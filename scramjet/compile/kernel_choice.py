@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 _are_allowed = True
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)
 
 
 def allow_kernels(are_allowed: bool) -> None:
@@ -43,7 +43,7 @@ def has_hooks(modules: Iterable[nn.Module]) -> bool:
     own in place of a `forward`."""
     if any(getattr(torch_modules, name, None) for name in _GLOBAL_HOOKS):
         return True
-    return any("forward" in vars(module) or any(getattr(module, name) for name in _HOOKS) for module in modules)
+    return any("forward" in vars(module) or any(getattr(module, name) for name in HOOKS) for module in modules)
 
 
 def is_plain_convolution(module: nn.Module) -> bool:

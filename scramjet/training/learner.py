@@ -18,7 +18,6 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
-from scramjet.compile.kernel_choice import has_hooks
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
@@ -116,7 +115,7 @@ class Learner(Learning[Batch]):
         self._entropy_tuner = make_entropy_tuner(config, policy)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
         self._stages = self._make_stages()
-        self._recorded_for = _what_learns(policy)
+        self._recorded_for = (executor.version, *_what_learns(policy))
 
     def _make_stages(self) -> UpdateStages:
         """Stages that have recorded nothing yet."""
@@ -183,8 +182,9 @@ class Learner(Learning[Batch]):
         units = None if self.ranks.is_alone else self._units.find(samples, batch.rollout, fixed=self.fixed_shapes)
         if not (samples.num_units if units is None else units.total):
             raise TrainingError(NOTHING_TO_LEARN)
-        if self.fixed_shapes and self._recorded_for != (learns := _what_learns(self.policy)):
-            self._stages, self._recorded_for = self._make_stages(), learns  # a callback froze weights or added hooks
+        self.executor.look_again()
+        if self.fixed_shapes and self._recorded_for != (learns := (self.executor.version, *_what_learns(self.policy))):
+            self._stages, self._recorded_for = self._make_stages(), learns  # a callback froze weights or changed parts
         settings = self._follow_schedules(step)
         self.executor.begin_update(samples, self.optimizer)
         outcome = self._stages.update.run(lambda: self._take_epochs(batch, units), may_record=self._is_fixed)
@@ -304,8 +304,8 @@ class Learner(Learning[Batch]):
 
 
 def _what_learns(policy: Policy) -> tuple[object, ...]:
-    """Which weights learn, and who listens to modules: what was recorded holds only as long as this is the same."""
-    return tuple(parameter.requires_grad for parameter in policy.parameters()), has_hooks(policy.modules())
+    """Which weights learn: what was recorded holds only as long as these are the same."""
+    return tuple(parameter.requires_grad for parameter in policy.parameters())
 
 
 def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossSettings:

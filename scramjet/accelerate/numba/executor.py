@@ -50,17 +50,27 @@ class NumbaExecutor(Executor):
         self._plain = TorchExecutor(policy, parameters=cast(list[nn.Parameter], self.network.parameters))
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
-        self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks
+        self._may_learn = True  # since it was chosen: a callback may freeze weights or exchange the optimizer
 
     def refresh(self) -> None:
-        self.network.refresh()
+        super().refresh()
+        if not self.version:
+            self.network.refresh()
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
         if self._reads_in_place(steps[0].obs):
-            return self.network.acts(self._bound_in_place(steps), steps[0].state)
+            acts = self.network.acts(self._bound_in_place(steps), steps[0].state)
+            return [partial(self._act, step, act) for step, act in zip(steps, acts, strict=True)]
         inputs = torch.zeros(self.network.encode(steps[0].obs).shape)
         acts = self.network.acts([self._bound(step, inputs) for step in steps], steps[0].state)
-        return [partial(self._encode_and_act, step.obs, inputs, act) for step, act in zip(steps, acts, strict=True)]
+        encoding = [partial(self._encode_and_act, step.obs, inputs, act) for step, act in zip(steps, acts, strict=True)]
+        return [partial(self._act, step, act) for step, act in zip(steps, encoding, strict=True)]
+
+    def _act(self, step: ActStep, act: Callable[[], None]) -> None:
+        if self.version:
+            self._plain.act(step)
+        else:
+            act()
 
     def compiled_actions(self, steps: Sequence[ActStep]) -> StepCalls | None:
         if self.network.has_memory or not self._reads_in_place(steps[0].obs):
@@ -82,18 +92,22 @@ class NumbaExecutor(Executor):
         act()
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
-        self.network.values(obs, state, value)
+        if self.version:
+            self._plain.values(obs, state, value)
+        else:
+            self.network.values(obs, state, value)
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
-        self._is_as_before = _is_supported(self.policy) and not why_not_adam(optimizer) and _is_even(optimizer)
-        if self._is_as_before and self.moves_every_weight and samples.counts is None:
+        is_as_built = not self.version and _is_supported(self.policy)
+        self._may_learn = is_as_built and not why_not_adam(optimizer) and _is_even(optimizer)
+        if self._may_learn and self.moves_every_weight and samples.counts is None:
             self.network.use_optimizer(optimizer)
             self.network.use_samples(samples)
 
     def learn(
         self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
-        if loss.is_impala or not self.moves_every_weight or samples.counts is not None or not self._is_as_before:
+        if loss.is_impala or not self.moves_every_weight or samples.counts is not None or not self._may_learn:
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self.network.learn(minibatches, loss))
 

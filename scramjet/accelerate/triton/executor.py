@@ -45,16 +45,25 @@ class TritonExecutor(Executor):
         self._inputs: Tensor | None = None  # [B, D], the samples' observations where they have to be encoded
 
     def refresh(self) -> None:
+        super().refresh()
         self.mlp.flat.refresh()
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
         return [partial(self._act, step) for step in steps]
 
     def _act(self, step: ActStep) -> None:
+        if self.version:
+            self._plain.act(step)
+            if step.env_action is not None:
+                step.env_action.copy_(self.policy.distribution.env_action(step.action))
+            return
         outputs = step.action, step.log_prob, step.value, step.env_action
         self.mlp.act(self._encoded(step.obs), step.mask, step.noise, *outputs)
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
+        if self.version:
+            self._plain.values(obs, state, value)
+            return
         if self.mlp.plan.encode is None:
             self.mlp.values(obs.flatten(1), value)
             return
@@ -92,7 +101,9 @@ class TritonExecutor(Executor):
         self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
         # A callback may have frozen weights, or added hooks, since this executor was chosen.
-        is_as_before = self._steps_are_even and _is_supported(self.policy) and not why_not_adam(optimizer)
+        is_as_before = (
+            not self.version and self._steps_are_even and _is_supported(self.policy) and not why_not_adam(optimizer)
+        )
         if loss.is_impala or not self.moves_every_weight or not is_as_before:
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self._learn(samples, minibatches, loss, optimizer))

@@ -34,6 +34,7 @@ class TorchWithKernels(TorchExecutor):
         return super().can_be_recorded and not (self._adam is not None and self._adam.is_left)
 
     def refresh(self) -> None:
+        super().refresh()
         if self._adam is not None and not self._adam.is_left:
             self._adam.flat.refresh()
 

@@ -76,6 +76,7 @@ class DecidedPart(Part):
         self._given = None if given is None else given[rows]
         self.actions = buffers.rollout.action[0] if given is None else given
         """The actions of all rows of the pool as envs receive them, [R, ...]; `decide` fills this part's rows."""
+        self._executor = executor
         self._others: BoundOthers | None = None
         self._acting = self._make_acting(executor, others)
 
@@ -192,7 +193,7 @@ class CopiedPart(DecidedPart):
         rollout = self.rollout
         if rollout.recurrent.is_used and t % rollout.horizon == 0:
             rollout.states[t // rollout.horizon] = rollout.recurrent.states
-        action = self._deciding.run(self._decide)
+        action = self._deciding.run(self._decide, version=self._executor.version)
         assert self._given is not None
         self._given.copy_(action, non_blocking=True)
         if self._decided is not None:

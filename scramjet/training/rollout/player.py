@@ -95,7 +95,7 @@ class RolloutPlayer:
             self._others.begin(rollout.num_steps)
         self.executor.refresh()  # not in the recording, which would copy weights that have moved once every time
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
-            is_fine = self._stage.run(lambda: self._play(before), **self._recording)
+            is_fine = self._stage.run(lambda: self._play(before), version=self.executor.version, **self._recording)
             pool.begin_reading_episodes()  # before the checks, which wait for the GPU
             if is_fine is None or not bool(is_fine):
                 checks.check(pool, rollout)
@@ -105,7 +105,7 @@ class RolloutPlayer:
         """Play all steps and compute the values. With envs on the GPU, returns whether the rollout may be learned from,
         a scalar there."""
         self.buffers.begin_after(before)
-        if self._compiled is not None and self._compiled.can_play:
+        if self._compiled is not None and self._compiled.can_play and not self.executor.version:
             self._compiled.play()
         else:
             self._play_step_by_step()
