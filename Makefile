@@ -21,7 +21,7 @@ test-all: test $(VENV)/installed-all  ## the core, then the rest: other librarie
 	$(PYTEST) --rest
 
 test-extras: $(VENV)/installed-dev  ## install every extra into an environment of its own and run its line: gigabytes
-	$(BIN)/python -m pytest -n 0 --extras tests/test_extras.py
+	$(BIN)/python -m pytest -n 0 --rest --extras tests/test_wheel.py
 
 lint: $(VENV)/installed-dev  ## formatting and lint
 	$(BIN)/ruff format --check .

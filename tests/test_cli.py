@@ -1,21 +1,156 @@
-"""The command itself: `python -m scramjet`, and output that cannot be written."""
+"""The command where its surroundings fail: closed streams, a full disk, Ctrl-C, long paths; and what errors show."""
 
-from __future__ import annotations
-
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import scramjet
+from scramjet.errors import LAYOUT, ConfigError, ScramjetError, printable, shortened
+from scramjet.runtime.metrics_log import read_metrics
+from tests.helpers.command_calls import call, refusal
+
+pytestmark = [pytest.mark.faults]
 
 
-def test_python_dash_m_scramjet_is_the_same_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "scramjet", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"scramjet {scramjet.__version__}"
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    command = command.replace("scramjet ", f"{sys.executable} -m scramjet ", 1)
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_output_that_finds_no_room_is_one_message_and_exit_code_2() -> None:
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "scramjet", "list"]
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
-    assert "space" in result.stderr
+def python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_output_that_cannot_be_written_is_one_message_and_exit_code_2():
+    assert shell("scramjet --version").stdout.strip() == f"scramjet {scramjet.__version__}"
+    for command, problem in (
+        ("--version >/dev/full", "No space left"),
+        ("--help 1</dev/null", "Bad file descriptor: check"),
+    ):
+        done = shell(f"scramjet {command}")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), command
+        assert done.stderr.startswith(f"scramjet: {problem}"), command
+
+
+def test_closed_streams_are_no_error():
+    for closed in (">&-", "2>&-", "<&-", ">&- 2>&-"):
+        known, unknown = shell(f"scramjet --version {closed}"), shell(f"scramjet trian {closed}")
+        assert (known.returncode, unknown.returncode) == (0, 2), closed
+        assert "Traceback" not in known.stderr, closed
+        assert unknown.stdout == "", f"{closed}: errors are none of the output"
+
+
+@pytest.mark.rest
+def test_training_with_every_stream_closed_works_and_prints_into_no_file(tmp_path):
+    words = "cartpole --num-envs 4 --num-steps 8 --num-threads 1 --total-timesteps 64 --eval.final-episodes 0"
+    done = shell(f"scramjet train {words} --runs-dir {tmp_path} --run-name a <&- >&- 2>&-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [record["step"] for record in read_metrics(tmp_path / "a" / "metrics.jsonl")] == [32, 64]
+    assert len((tmp_path / "a" / ".lock").read_text().splitlines()) == 1
+
+
+INTERRUPTED_WHILE_LOADING = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+from scramjet.cli import main
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+module = sys.argv.pop(1)
+sys.meta_path.insert(0, Interrupt())
+main()
+"""
+
+INTERRUPTED_AT_EXIT = """
+import atexit, os, signal, sys, threading, time
+from scramjet.cli import main
+if sys.argv.pop(1) == "atexit":
+    atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+else:  # while Python waits for a thread
+    def interrupt():
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    threading.Thread(target=interrupt).start()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["torch", *(pytest.param(name, marks=pytest.mark.rest) for name in ("numba", "scramjet.commands.train"))],
+)
+def test_ctrl_c_while_modules_load_ends_quietly(module, tmp_path):
+    done = python(INTERRUPTED_WHILE_LOADING, module, "train", "cartpole", "--runs-dir", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_python_shuts_down_ends_quietly():
+    for moment in ("atexit", "thread"):
+        done = python(INTERRUPTED_AT_EXIT, moment, "--version")
+        assert (done.returncode, done.stderr) == (130, ""), moment
+        assert done.stdout.startswith("scramjet "), moment
+
+
+def test_ctrl_c_while_a_run_is_being_made_leaves_no_run(tmp_path, monkeypatch, capsys):
+    def interrupted(*arguments: object, **options: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("scramjet.training.start.build_session", interrupted)
+    assert call("train", "cartpole", "--display", "quiet", "--runs-dir", tmp_path) == 130
+    assert "Traceback" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_whose_interrupts_are_ignored_goes_on_ignoring_them():
+    code = "import os, signal, sys; from scramjet.cli import main; os.kill(os.getpid(), signal.SIGINT); main()"
+    words = [sys.executable, "-c", code, "--version"]
+    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731 - as nohup and `&` do
+    done = subprocess.run(words, capture_output=True, timeout=60, check=False, preexec_fn=ignore)
+    assert done.returncode == 0
+
+
+def test_a_runs_dir_too_long_is_told_and_leaves_nothing(tmp_path, capsys):
+    for folder in ("x" * 300, "x" * 6_000, "x/" * 3_000):
+        for command in ("train cartpole", "train --resume x", "eval x", "train --fork x"):
+            told = refusal(capsys, *command.split(), "--runs-dir", f"{tmp_path}/{folder}")
+            assert told.startswith("scramjet: "), (command, len(folder))
+            assert list(tmp_path.iterdir()) == [], (command, len(folder))
+
+
+HOSTILE = "a\x1b]0;pwned\x07\x1b[2J\r\x9b31m\u202e\u2028\ud800\x00b"
+
+
+def test_control_characters_are_written_as_escapes_and_all_else_stays():
+    assert printable(HOSTILE) == r"a\x1b]0;pwned\x07\x1b[2J\r\x9b31m\u202e\u2028\ud800\x00b"
+    assert printable("Zwölf × 日本 [red] \\x1b") == "Zwölf × 日本 [red] \\x1b"
+    assert printable("a\n\tb\r", keep=LAYOUT) == "a\n\tb\\r"
+    error = ConfigError(f"unknown key '{HOSTILE}'")
+    assert str(error) == f"{error}" == f"unknown key '{printable(HOSTILE)}'"
+
+
+@given(st.text(st.characters()))
+def test_what_is_printable_can_be_encoded_and_stays_as_it_is_when_done_twice(text: str) -> None:
+    once = printable(text)
+    once.encode()
+    assert printable(once) == once
+    assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in once)
+
+
+def test_large_values_and_long_texts_are_shown_in_part_and_ordinary_ones_whole():
+    endless: list = ["lol"]
+    for _ in range(50):  # its text has no end that anyone would see
+        endless = [endless] * 9
+    large = ["x" * 10**6, b"x" * 10**6, list(range(10**6)), {i: i for i in range(10**5)}, 1 << 10**6, endless]
+    assert all(len(shortened(value)) <= 303 for value in large)
+    assert len(str(ScramjetError("x" * 10**7))) < 5_000
+    for value in (1.5, "text", None, [64, 64], {"a": (1, 2)}, 2**63):
+        assert shortened(value) == repr(value)

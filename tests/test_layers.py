@@ -1,28 +1,55 @@
 """Folders are layers: imports between them point down only, no modules import each other in a circle."""
 
-from __future__ import annotations
-
 import ast
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.helpers import ROOT
 
 PACKAGE = ROOT / "scramjet"
+FILES = sorted(PACKAGE.rglob("*.py"))
 BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
     "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "search", "players",
     "training", "arena", "reports", "tuning", "web", "commands",
 ]  # fmt: skip
 TOP = {"cli", "gym", "__main__", "__init__"}
-MOST_MODULES = 15
-"""In one folder, those of its subfolders and its __init__.py aside."""
+
+
+def imported(source: str, folder: list[str]) -> Iterator[tuple[int, str, str]]:
+    """(line, module, name) of every import in a file of a folder, at any depth; without a name for `import module`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = folder[: len(folder) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, module, alias.name) for alias in node.names)
+
+
+def folder_of(path: Path) -> list[str]:
+    return ["scramjet", *path.relative_to(PACKAGE).parent.parts]
+
+
+@cache
+def imports_of(path: Path) -> tuple[tuple[int, str, str], ...]:
+    return tuple(imported(path.read_text(), folder_of(path)))
 
 
 def part_of(module: str) -> str:
     """`scramjet.engine.pool` is part of `engine`; `scramjet` itself of `__init__`."""
     return ([*module.split("."), "__init__"])[1]
+
+
+def part_of_file(path: Path) -> str:
+    return part_of(".".join([*folder_of(path), path.stem]))
+
+
+def parts_imported(imports: Iterable[tuple[int, str, str]]) -> set[tuple[int, str]]:
+    """(line, part) of every import of ours."""
+    ours = [(line, f"{module}.{name}") for line, module, name in imports if module.split(".")[0] == "scramjet"]
+    return {(line, part_of(module)) for line, module in ours}
 
 
 def height(part: str) -> int:
@@ -31,99 +58,69 @@ def height(part: str) -> int:
     return LAYERS.index(part) if part in LAYERS else len(LAYERS)
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, module) of every import of ours in a file, at any depth: in functions and under TYPE_CHECKING too."""
-    package = ["scramjet", *path.relative_to(PACKAGE).parent.parts]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names = [module]
-            if module == "scramjet":
-                names = [f"scramjet.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.split(".")[0] == "scramjet":
-                yield node.lineno, name
-
-
-FILES = sorted(PACKAGE.rglob("*.py"))
-
-
-def test_every_part_of_the_package_has_a_place_among_the_layers() -> None:
+def test_imports_point_down_the_layers_only():
     assert len(FILES) > 30
-    parts = {part_of(".".join(["scramjet", *path.relative_to(PACKAGE).with_suffix("").parts])) for path in FILES}
-    assert parts <= BELOW_ALL | set(LAYERS) | TOP
-
-
-def test_imports_point_down_the_layers_only() -> None:
+    assert {part_of_file(path) for path in FILES} <= BELOW_ALL | set(LAYERS) | TOP
     for path in FILES:
-        own = part_of(".".join(["scramjet", *path.relative_to(PACKAGE).with_suffix("").parts]))
-        for line, module in imports_of(path) if own not in TOP else ():
-            part = part_of(module)
-            is_down = height(part) < height(own) or part == own or (own, part) == ("settings", "errors")
-            assert is_down, f"{path} line {line}: {own} may not import {module}"
+        if (own := part_of_file(path)) not in TOP:
+            for line, part in parts_imported(imports_of(path)):
+                is_down = height(part) < height(own) or part == own or (own, part) == ("settings", "errors")
+                assert is_down, f"{path.name} line {line}: {own} may not import {part}"
 
 
-def test_rules_know_nothing_of_torch_and_numba() -> None:
-    for path in (PACKAGE / "envs").glob("*.py"):
-        imported = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                imported.add((node.module or "").split(".")[0])
-        assert not imported & {"torch", "numba", "threading", "multiprocessing"}, path
-        assert "gymnasium" not in imported or path.name == "api.py", path  # the spaces come through one file
+def test_the_finder_of_imports_sees_every_form():
+    source = (
+        "import scramjet.training.loop\nfrom scramjet.policies import Policy\nfrom scramjet import runtime\n"
+        "from . import pool\nfrom ..web import page\nimport numpy\n"
+        "def late():\n    from scramjet.cli import main\nif TYPE_CHECKING:\n    from ..search import tree\n"
+    )
+    found = parts_imported(imported(source, ["scramjet", "engine"]))
+    assert found == {
+        (1, "training"),
+        (2, "policies"),
+        (3, "runtime"),
+        (4, "engine"),
+        (5, "web"),
+        (8, "cli"),
+        (10, "search"),
+    }
+
+
+def test_rules_know_nothing_of_torch_and_numba():
+    for path in sorted((PACKAGE / "envs").glob("*.py")):
+        modules = {module.split(".")[0] for _, module, _ in imports_of(path)}
+        assert not modules & {"torch", "numba", "threading", "multiprocessing"}, path.name
+        assert "gymnasium" not in modules or path.name == "api.py"  # the spaces come through one file
 
 
 MATHEMATICS = {
-    "__future__", "abc", "collections.abc", "dataclasses", "decimal", "itertools", "math", "numpy", "torch",
-    "triton.language", "typing",
-}  # fmt: skip
+    *("__future__", "abc", "collections.abc", "dataclasses", "decimal", "itertools", "math", "typing"),
+    *("numpy", "torch", "triton.language"),
+}
 """Modules of others that are no way to a file or a process by themselves."""
 OF_OURS = {
-    "scramjet.compile.block_sizes",
-    "scramjet.compile.jit",
-    "scramjet.compile.kernel_choice",
-    "scramjet.compile.triton",
-    "scramjet.compile.vector_maths",
-    "scramjet.errors",
+    *("scramjet.compile.block_sizes", "scramjet.compile.jit", "scramjet.compile.kernel_choice"),
+    *("scramjet.compile.triton", "scramjet.compile.vector_maths", "scramjet.errors", "scramjet.settings"),
     "scramjet.policies.compressed_values",  # mathematics that networks need as well
     "scramjet.runtime.ranks.moments",
-    "scramjet.settings",
 }
 OUTSIDE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "load", "save", "fromfile", "tofile", "memmap"}
 
 
 def beyond_mathematics(source: str) -> set[str]:
     """Modules that a file of `algorithms` may not import, and functions to files and processes that it calls."""
-    found = set()
+    modules = {module for _, module, _ in imported(source, ["scramjet", "algorithms"])}
+    found = {each for each in modules - OF_OURS - MATHEMATICS if not each.startswith("scramjet.algorithms.")}
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            modules = [node.module or ""]
-        else:
-            modules = []
-        for module in modules:
-            is_allowed = module in OF_OURS or module.startswith("scramjet.algorithms.") or module in MATHEMATICS
-            found |= set() if is_allowed else {module}
         if isinstance(node, ast.Call) and not ast.unparse(node.func).startswith("tl."):  # a kernel's load is of memory
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             found |= {called} & OUTSIDE_CALLS
     return found
 
 
-def test_algorithms_are_mathematics_without_policies_processes_and_files() -> None:
-    for path in (PACKAGE / "algorithms").rglob("*.py"):
-        assert beyond_mathematics(path.read_text()) == set(), path
-
-
-def test_the_check_of_mathematics_sees_what_is_none() -> None:
+def test_algorithms_are_mathematics_without_policies_processes_and_files():
+    for path in sorted((PACKAGE / "algorithms").rglob("*.py")):
+        assert beyond_mathematics(path.read_text()) == set(), path.name
     for line, found in {
         "from scramjet.policies import Policy": "scramjet.policies",
         "from scramjet.policies.policy import Policy": "scramjet.policies.policy",
@@ -138,45 +135,16 @@ def test_the_check_of_mathematics_sees_what_is_none() -> None:
     assert beyond_mathematics("import torch\nfrom torch import Tensor\nx = torch.exp(torch.ones(2))") == set()
 
 
-def test_the_finder_of_imports_sees_every_form() -> None:
-    file = PACKAGE / "engine" / "imaginary.py"
-    source = (
-        "import scramjet.training.loop\nfrom scramjet.policies import Policy\nfrom scramjet import runtime\n"
-        "from . import pool\nfrom ..web import page\nimport numpy\n"
-        "def late():\n    from scramjet.cli import main\n"
-    )
+def import_graph() -> dict[str, set[str]]:
+    """Our modules by full name, and for each those of ours that it imports: at the top, in functions, for types alone.
 
-    class Imaginary(type(file)):
-        def read_text(self, *_: object) -> str:
-            return source
-
-    found = {(line, part_of(module)) for line, module in imports_of(Imaginary(file))}
-    assert found == {(1, "training"), (2, "policies"), (3, "runtime"), (4, "engine"), (5, "web"), (8, "cli")}
-
-
-def import_graph(package: Path) -> dict[str, set[str]]:
-    """The modules of a package by full name, and for each the modules of the package that it imports.
-
-    All imports count: at the top, in functions and under TYPE_CHECKING. `from a import b` is an import of the module
-    a.b if there is one, else of a.
+    `from a import b` is an import of the module a.b if there is one, else of a.
     """
-    paths = {}
-    for path in package.rglob("*.py"):
-        parts = [package.name, *path.relative_to(package).with_suffix("").parts]
-        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    graph: dict[str, set[str]] = {}
-    for module, path in paths.items():
-        folder = [package.name, *path.relative_to(package).parent.parts]
-        found: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                base = folder[: len(folder) - node.level + 1] if node.level else []
-                source = ".".join([*base, *([node.module] if node.module else [])])
-                names = {f"{source}.{alias.name}" for alias in node.names}
-                found |= {name if name in paths else source for name in names}
-        graph[module] = found & set(paths) - {module}
+    paths = {".".join([*folder_of(path), *([] if path.stem == "__init__" else [path.stem])]): path for path in FILES}
+    graph = {}
+    for own, path in paths.items():
+        names = [(module, f"{module}.{name}") for _, module, name in imports_of(path)]
+        graph[own] = {full if full in paths else module for module, full in names} & set(paths) - {own}
     return graph
 
 
@@ -195,35 +163,12 @@ def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
     return [set(group) for group in groups if group]
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    graph = import_graph(PACKAGE)
+def test_no_modules_import_each_other_in_a_circle():
+    assert circles({"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set(), "e": {"a", "d"}}) == [{"a", "b", "c"}]
+    graph = import_graph()
     assert len(graph) > 100
     told = [{each: sorted(graph[each] & group) for each in sorted(group)} for group in circles(graph)]
     assert not told, f"modules import each other: {told}"
-
-
-def test_the_finder_of_circles_sees_lazy_imports_and_those_for_types(tmp_path: Path) -> None:
-    package = tmp_path / "made_up"
-    (package / "inner").mkdir(parents=True)
-    for name, text in {
-        "__init__": "from made_up.first import name",
-        "first": "def late():\n    from made_up.inner import second",
-        "inner/__init__": "",
-        "inner/second": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import third",
-        "inner/third": "from ..first import late\nimport made_up.outside",
-        "outside": "from made_up.inner import __doc__",
-    }.items():
-        (package / f"{name}.py").write_text(text)
-    circle = {"made_up.first", "made_up.inner.second", "made_up.inner.third"}
-    assert circles(import_graph(package)) == [circle]
-    (package / "inner" / "third.py").write_text("import made_up.outside")
-    assert circles(import_graph(package)) == []
-
-
-def test_no_folder_holds_more_modules_than_a_reader_can_take_in() -> None:
-    counts = Counter(path.parent for path in FILES if path.name != "__init__.py")
-    crowded = {str(folder.relative_to(PACKAGE)): count for folder, count in counts.items() if count > MOST_MODULES}
-    assert not crowded, f"more than {MOST_MODULES} modules in one folder: {crowded}"
 
 
 GENERAL_NAMES = {"agent"}
@@ -236,7 +181,7 @@ def entry_names(space: object) -> set[str]:
     return set(entries).union(*map(entry_names, entries.values())) if isinstance(entries, dict) else set()
 
 
-def test_policies_name_no_worlds_observations() -> None:
+def test_policies_name_no_worlds_observations():
     from scramjet.envs.registry import load_env, registrations
 
     names = [world.name for world in registrations() if isinstance(world.target, str)]  # those that come with scramjet

@@ -1,38 +1,72 @@
 """`scramjet sync`: past and running runs into a tool, again and again without a step twice."""
 
-from __future__ import annotations
-
-import json
 import shutil
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scramjet.commands import sync
 from scramjet.runtime.locks import FolderLock
-from tests.helpers.command_calls import call
+from scramjet.training.telemetry.tracking.interface import Place, Point, Tracker, Value
+from tests.helpers.command_calls import call, refusal
 from tests.helpers.tracked_runs import cut_after, records
 from tests.helpers.written_runs import append_records, write_run
-from tests.training.telemetry.tracking.test_tensorboard import read, text
-
-pytest.importorskip("tensorboard")
 
 
-def steps(run: Path) -> list[int]:
-    return [event.step for event in read(run).Scalars("update")]
+class Tool:
+    """Stands for TensorBoard, which need not be there: keeps what it is sent, by the name of the run."""
+
+    def __init__(self) -> None:
+        self.points: dict[str, list[Point]] = {}
+        self.states: dict[str, Value] = {}
+
+    def steps(self, name: str) -> list[int]:
+        return [point.step for point in self.points[name]]
+
+    def tracker(self, name: str) -> Tracker:
+        points, states = self.points, self.states
+
+        class Recorder(Tracker):
+            def open(self, facts: Any, sent: Any, goes_on_from: int | None) -> Place:
+                self.name = facts.name
+                points.setdefault(facts.name, [])
+                return Place("", sent.step)
+
+            def write(self, new: Sequence[Point]) -> None:
+                points[self.name] += new
+
+            def video(self, path: Path, step: int) -> None: ...
+
+            def close(self, summary: Mapping[str, Value]) -> None:
+                states[self.name] = summary["state"]
+
+        return Recorder()
 
 
-def test_runs_are_sent_and_the_same_command_again_sends_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
+    made = Tool()
+    monkeypatch.setattr(sync, "make_tracker", made.tracker)
+    monkeypatch.setattr(sync, "require_installed", lambda names: None)
+    return made
+
+
+def test_runs_are_sent_and_the_same_command_again_sends_what_is_new(tool, tmp_path, capsys):
     first = write_run(tmp_path, "first", records(1, 3), total_timesteps=3000)
     second = write_run(tmp_path, "second", records(1, 2), total_timesteps=9000)
-    words = ["sync", first, "second", first, "--to", "tensorboard", "--runs-dir", tmp_path]
+    words = ["sync", first, "second", first, "--to", "tensorboard", "tensorboard", "--runs-dir", tmp_path]
     assert call(*words) == 0
     assert capsys.readouterr().out.splitlines() == [
         "first: 3 updates sent to tensorboard, at step 3,000",
         "second: 2 updates sent to tensorboard, at step 2,000",
     ]
+    times = [point.wall_time for point in tool.points["first"]]
+    assert times[-1] == pytest.approx((first / "metrics.jsonl").stat().st_mtime, abs=0.01), "when it was trained"
+    assert times[2] - times[0] == pytest.approx(1.0, abs=0.01)
     append_records(second, records(3, 4))
     with (second / "metrics.jsonl").open("a") as file:
         file.write('{"update":5,"st')  # a line that is being written
@@ -41,22 +75,14 @@ def test_runs_are_sent_and_the_same_command_again_sends_what_is_new(tmp_path: Pa
         "first: nothing new to tensorboard, at step 3,000",
         "second: 2 updates sent to tensorboard, at step 4,000",
     ]
-    assert (steps(first), steps(second)) == ([1000, 2000, 3000], [1000, 2000, 3000, 4000])
-    assert "| state | finished |" in text(read(first), "summary")
-    assert "| state | stopped |" in text(read(second), "summary")
+    assert (tool.steps("first"), tool.steps("second")) == ([1000, 2000, 3000], [1000, 2000, 3000, 4000])
+    assert tool.states == {"first": "finished", "second": "stopped"}
+    moved = shutil.move(second, tmp_path / "moved")
+    assert call("sync", moved, "--to", "tensorboard") == 0
+    assert "nothing new" in capsys.readouterr().out, "what was sent is remembered in the run's folder"
 
 
-def test_points_have_the_time_at_which_they_were_trained(tmp_path: Path):
-    run = write_run(tmp_path, "run", records(1, 3))
-    assert call("sync", run, "--to", "tensorboard") == 0
-    times = [event.wall_time for event in read(run).Scalars("update")]
-    assert times[-1] == pytest.approx((run / "metrics.jsonl").stat().st_mtime, abs=0.01)
-    assert times[2] - times[0] == pytest.approx(1.0, abs=0.01)
-
-
-def test_a_run_is_followed_through_a_resume_until_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_run_is_followed_through_a_resume_until_it_ends(tool, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sync, "_FOLLOW_SECONDS", 0.02)
     run = write_run(tmp_path, "run", records(1, 3), total_timesteps=5000)
     lock = FolderLock(run)  # of the process that trains it
@@ -64,26 +90,20 @@ def test_a_run_is_followed_through_a_resume_until_it_ends(
     code: list[int] = []
     following = threading.Thread(target=lambda: code.append(call("sync", run, "--to", "tensorboard", "--follow")))
     following.start()
-    sent = run / "tracking/tensorboard/state.json"
-    wait_until(lambda: sent.exists() and json.loads(sent.read_text())["step"] == 3000)
+    deadline = time.monotonic() + 60
+    while len(tool.points.get("run", [])) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     cut_after(run, 1)  # a resume from the checkpoint of update 1 writes 2 and 3 again
     append_records(run, records(2, 5))
     lock.release()
-    following.join(20)
+    following.join(60)
     assert code == [0]
-    assert steps(run) == [1000, 2000, 3000, 4000, 5000]
+    assert tool.steps("run") == [1000, 2000, 3000, 4000, 5000]
     assert "run: 5 updates sent to tensorboard, at step 5,000" in capsys.readouterr().out
 
 
-def wait_until(holds: object) -> None:
-    assert callable(holds)
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def test_a_run_that_cannot_be_sent_is_told_and_the_others_are_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_what_cannot_be_sent_is_told_and_the_others_are_sent(tool, tmp_path, capsys):
     broken, sound = write_run(tmp_path, "broken", records(1, 1)), write_run(tmp_path, "sound", records(1, 1))
     (broken / "config.toml").write_text("env = [")
     assert call("sync", broken, sound, "--to", "tensorboard") == 2
@@ -91,58 +111,28 @@ def test_a_run_that_cannot_be_sent_is_told_and_the_others_are_sent(tmp_path: Pat
     assert told.out == "sound: 1 updates sent to tensorboard, at step 1,000\n"
     assert "broken: not sent to tensorboard: the config file" in told.err
     assert len(told.err.splitlines()) == 1
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README").touch()
+    assert call("sync", tmp_path / "README", tmp_path / "notes", sound, "--to", "tensorboard") == 2
+    told = capsys.readouterr()
+    assert told.out == "sound: nothing new to tensorboard, at step 1,000\n"
+    assert "left out: there is no run 'README'" in told.err
+    assert "notes is no run" in told.err
+    assert "there is no run 'nosuch'" in refusal(capsys, "sync", "nosuch", "--to", "tensorboard")
 
 
-def test_a_damaged_line_and_a_damaged_state_do_not_stop_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.rest
+def test_a_damaged_line_and_a_damaged_state_do_not_stop_tensorboard(tmp_path, capsys):
+    pytest.importorskip("tensorboard")
+    from tests.training.telemetry.tracking.test_tensorboard import read, text
+
     run = write_run(tmp_path, "run", records(1, 2))
     with (run / "metrics.jsonl").open("a") as file:
         file.write("\x00\x00garbage\n")
     append_records(run, records(3, 3))
-    assert call("sync", run, "--to", "tensorboard") == 0
-    assert steps(run) == [1000, 2000, 3000]
-    (run / "tracking/tensorboard/state.json").write_text("{")
-    assert call("sync", run, "--to", "tensorboard") == 0
-    assert "state.json is damaged" in capsys.readouterr().out
-    assert steps(run) == [1000, 2000, 3000]
-
-
-def test_a_moved_run_goes_on_where_it_is_now(tmp_path: Path):
-    run = write_run(tmp_path / "here", "run", records(1, 2))
-    assert call("sync", run, "--to", "tensorboard") == 0
-    moved = Path(shutil.move(run, tmp_path / "moved"))
-    append_records(moved, records(3, 3))
-    assert call("sync", moved, "--to", "tensorboard") == 0
-    assert steps(moved) == [1000, 2000, 3000]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "scramjet sync needs RUN"),
-        (["run"], "--to says where to send the runs"),
-        (["run", "--to", "aym"], "--to aym: expected 'tensorboard' or 'aim'"),
-        (["nosuch", "--to", "tensorboard"], "there is no run 'nosuch'"),
-    ],
-)
-def test_mistakes_are_one_message(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)
-    write_run(tmp_path / "runs", "run", records(1, 1))
-    assert call("sync", *words) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_what_is_no_run_is_told_and_the_others_are_sent_once_to_each_tool(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    run = write_run(tmp_path, "run", records(1, 3))
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "README").touch()
-    words = ["sync", tmp_path / "README", tmp_path / "notes", run, "--to", "tensorboard", "tensorboard"]
-    assert call(*words) == 2
-    output = capsys.readouterr()
-    assert output.out == "run: 3 updates sent to tensorboard, at step 3,000\n"
-    assert "left out: there is no run 'README'" in output.err
-    assert "notes is no run" in output.err
-    assert steps(run) == [1000, 2000, 3000]
+    for told in ("3 updates sent", "state.json is damaged"):
+        assert call("sync", run, "--to", "tensorboard") == 0
+        assert told in capsys.readouterr().out
+        assert [event.step for event in read(run).Scalars("update")] == [1000, 2000, 3000]
+        (run / "tracking/tensorboard/state.json").write_text("{")
+    assert "| state | stopped |" in text(read(run), "summary")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from scramjet.cli import main
 
 TINY = ["--num-envs", "8", "--num-steps", "16", "--total-timesteps", "512"]
-
 TINY += ["--eval.final-episodes", "2", "--eval.every", "2", "--eval.episodes", "2"]
 
 
@@ -26,3 +28,23 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err + captured.out
     return " ".join(captured.err.replace("│", " ").split())
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+    """What a command prints as JSON."""
+    capsys.readouterr()
+    assert call(*words, "--json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Have a person type these lines, and then close the input."""
+    typed = iter(lines)
+
+    def ask(prompt: str) -> str:
+        if (line := next(typed, None)) is None:
+            raise EOFError
+        return line
+
+    monkeypatch.setattr("builtins.input", ask)

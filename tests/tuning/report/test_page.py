@@ -1,7 +1,5 @@
 """The report of a study on disk: its files, its page in a real browser, and what a stranger's study may not do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -57,15 +55,19 @@ def study(filled: Path, tmp_path: Path) -> Iterator[Study]:
         yield opened
 
 
-def test_a_report_is_made_while_the_study_is_held_by_its_process(study: Study) -> None:
+def test_a_report_is_made_and_its_table_printed_while_the_study_is_held_by_its_process(
+    study, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["tune", "--report", "cartpole-1", "--studies-dir", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "winner: trial 5 with 375.0 ± 7.07 (2 seeds); 380.0 in the search" in " ".join(text.split())
+    assert max(map(len, text.split("\nreport ")[0].splitlines())) <= 80
     report = write_report(study.path)
     results = report.results
     assert sorted(path.name for path in report.path.iterdir()) == ["report.html", "table.md", "winner.toml"]
-    assert [results.count(state) for state in (TrialState.FINISHED, TrialState.RUNNING, TrialState.FAILED)] == [
-        10,
-        1,
-        1,
-    ]
+    counts = {state: results.count(state) for state in (TrialState.FINISHED, TrialState.RUNNING, TrialState.FAILED)}
+    assert [*counts.values()] == [10, 1, 1]
     winner = results.winner()
     assert winner is not None
     assert (winner.number, winner.score) == (5, 380.0)  # the search's best was trial 6, with 400
@@ -74,7 +76,8 @@ def test_a_report_is_made_while_the_study_is_held_by_its_process(study: Study) -
     assert "375.0 ± 7.07 (2 seeds)" in header.replace("\n# ", " ")
 
 
-def test_the_page_draws_all_plots_in_light_and_dark_and_runs_nothing_from_the_study(study: Study) -> None:
+@pytest.mark.rest
+def test_the_page_draws_all_plots_in_light_and_dark_and_runs_nothing_from_the_study(study):
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("needs Chromium: apt install chromium")
@@ -101,44 +104,37 @@ def test_the_page_draws_all_plots_in_light_and_dark_and_runs_nothing_from_the_st
         browser.close()
 
 
-def test_the_command_prints_the_table_and_draws_plots_where_asked(
-    study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.rest
+def test_the_command_draws_plots_where_asked(study, tmp_path):
     pytest.importorskip("matplotlib")
-    monkeypatch.setenv("COLUMNS", "80")
     out = tmp_path / "plots.svg"
     assert run(["tune", "--report", "cartpole-1", "--studies-dir", str(tmp_path), "--out", str(out)]) == 0
-    text = capsys.readouterr().out
-    assert "winner: trial 5 with 375.0 ± 7.07 (2 seeds); 380.0 in the search" in " ".join(text.split())
-    assert max(map(len, text.split("\nreport ")[0].splitlines())) <= 80
     drawing = out.read_text()
     assert all(word in drawing for word in ("Pareto front", "learning_rate", "Importance of settings"))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--report", "nowhere"], "there is no study at 'nowhere'"),
-        (["--out", "x.svg"], "add --report STUDY"),
-        (["--report", "cartpole-1", "--trials", "3"], "--trials has no use with --report"),
-        (["--report", "cartpole-1", "--out", "x.pdf"], "ends in .svg or .png"),
-    ],
-)
-def test_mistakes_with_reports_are_named(tmp_path: Path, words: list[str], message: str) -> None:
+def test_mistakes_with_reports_are_named(tmp_path):
     (tmp_path / "cartpole-1").mkdir()
     (tmp_path / "cartpole-1" / "study.toml").touch()
-    with pytest.raises((ConfigError, RunError), match=message):
-        run(["tune", "--studies-dir", str(tmp_path), *words])
+    for words, message in (
+        (["--trials", "3"], "--trials has no use with --report"),
+        (["--out", "x.pdf"], "ends in .svg or .png"),
+    ):
+        with pytest.raises((ConfigError, RunError), match=message):
+            run(["tune", "--studies-dir", str(tmp_path), "--report", "cartpole-1", *words])
 
 
-def test_a_study_without_trials_has_a_report_that_says_so(tmp_path: Path) -> None:
+def test_a_study_without_trials_has_a_report_that_says_so_and_a_study_db_that_is_none_is_named(tmp_path):
     with write_study(tmp_path / "s") as study:
         report = write_report(study.path)
     assert b"No trial has finished yet" in (report.path / "report.html").read_bytes()
     assert not (report.path / "winner.toml").exists()
+    (tmp_path / "s" / "study.db").write_bytes(b"nothing")
+    with pytest.raises(RunError, match="it is no SQLite file"):
+        read_results(tmp_path / "s")
 
 
-def test_a_strangers_study_leads_nowhere_outside_its_folder(study: Study, tmp_path: Path) -> None:
+def test_a_strangers_study_leads_nowhere_outside_its_folder(study, tmp_path):
     secret = write_scored_run(study, "elsewhere", 5.0).rename(tmp_path / "secret")
     shutil.rmtree(study.runs_path / "trial-0005-s2")
     os.symlink(secret, study.runs_path / "trial-0005-s2")
@@ -149,10 +145,3 @@ def test_a_strangers_study_leads_nowhere_outside_its_folder(study: Study, tmp_pa
     os.symlink(tmp_path, study.path / "report")
     with pytest.raises(RunError, match="report is no folder"):
         write_report(study.path)
-
-
-def test_a_study_db_that_is_none_is_named(tmp_path: Path) -> None:
-    with write_study(tmp_path / "s") as study:
-        (study.path / "study.db").write_bytes(b"nothing")
-        with pytest.raises(RunError, match="it is no SQLite file"):
-            read_results(study.path)
