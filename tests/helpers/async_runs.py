@@ -1,6 +1,7 @@
 """Small asynchronous runs of every kind of policy and world, and what they leave in their folder."""
 
 import sys
+from pathlib import Path
 
 import cloudpickle
 import gymnasium
@@ -23,7 +24,6 @@ class Corridor(gymnasium.Env):
         {"sign": gymnasium.spaces.Box(-1, 1, (1,), np.float32), "at": gymnasium.spaces.Discrete(4)}
     )
     action_space = gymnasium.spaces.Discrete(2)
-    fails_at = None
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -39,9 +39,12 @@ class Corridor(gymnasium.Env):
         return self.seen(), float(is_over and action == self.way), is_over, False, {}
 
 
+UPDATE = 8 * 16
+
+
 def settings(env="cartpole", **changes):
     given = {
-        "num_envs": 8, "num_steps": 16, "total_timesteps": 8 * 16 * 6, "eval": NO_EVALUATION, "device": "cpu",
+        "num_envs": 8, "num_steps": 16, "total_timesteps": 6 * UPDATE, "eval": NO_EVALUATION, "device": "cpu",
         "mode": "async", "num_actors": 2, "ppo": PPOConfig(num_epochs=2),
     }  # fmt: skip
     return RunConfig(env=env, **{**given, **changes})
@@ -53,13 +56,14 @@ def weights_of(run_path):
 
 
 RECURRENT = {"policy": PolicyConfig(memory="lstm", memory_size=8, hidden=(16,)), "ppo": PPOConfig(bptt_horizon=8)}
+NORMALIZED = PPOConfig(normalize_observations=True, normalize_rewards=True)
 
 CASES = {
     "a choice": ("cartpole", {}),
-    "numbers": ("pendulum", {"ppo": PPOConfig(normalize_observations=True, normalize_rewards=True)}),
+    "numbers": ("pendulum", {"ppo": NORMALIZED}),
     "masks": ("maze", {"policy": PolicyConfig(hidden=(16,))}),
     "agents": ("snake", {"policy": PolicyConfig(hidden=(16,))}),
-    "seats": ("connect_four", {"policy": PolicyConfig(hidden=(16,))}),
+    "seats": ("tic_tac_toe", {"policy": PolicyConfig(hidden=(16,))}),
     "memory": ("tmaze", RECURRENT),
     "memory and masks": ("maze", RECURRENT),
     "memory and agents": ("snake", {**RECURRENT, "num_envs": 4, "total_timesteps": 4 * 16 * 4}),
@@ -70,22 +74,14 @@ CASES = {
     "games": (
         "ale:Pong",
         {
-            "policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)),
-            "num_envs": 2,
-            "total_timesteps": 2 * 16 * 3,
+            "policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)), "num_envs": 2, "total_timesteps": 2 * 16 * 3,
             "env_parameters": {"img_height": 36, "img_width": 36, "stack_num": 2},
         },
     ),
     "processes": (Corridor, {}),
     "processes, memory": (Corridor, RECURRENT),
-    "processes, one trunk, normalized": (
-        Corridor,
-        {
-            "policy": PolicyConfig(shared_trunk=True),
-            "ppo": PPOConfig(normalize_observations=True, normalize_rewards=True),
-        },
-    ),
-}
+    "processes, one trunk, normalized": (Corridor, {"policy": PolicyConfig(shared_trunk=True), "ppo": NORMALIZED}),
+}  # fmt: skip
 
 
 def of_case(case, **changes):
@@ -96,3 +92,15 @@ def of_case(case, **changes):
     if isinstance(env, str):
         return settings(env, **{**given, **changes}), {}
     return settings(**{**given, **changes}), {"env": env}
+
+
+def processes():
+    """Parent and command line of every process of this machine, by its number; of Linux."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat, command = (folder / "stat").read_text(), (folder / "cmdline").read_text(errors="replace")
+        except OSError:  # it has ended
+            continue
+        found[int(folder.name)] = int(stat.rpartition(")")[2].split()[1]), command
+    return found

@@ -30,14 +30,18 @@ def last_checkpoint(run):
     return {name: (run / "checkpoints" / "latest" / name).read_bytes() for name in names}
 
 
-def assert_resumes_exactly(config, folder, **given):
-    """A run that is cut in its middle and resumed ends with the bytes and numbers of one that never stopped."""
+def assert_resumes_exactly(config, folder, stop_at=None, **given):
+    """A run that is cut, in its middle if not told where, and resumed ends with the bytes and numbers of a whole one.
+
+    Returns that.
+    """
     total = config.total_timesteps
     whole = train(config, folder, run_name="whole", **given)
-    train(replace(config, total_timesteps=total // 2), folder, run_name="cut", **given)
+    train(replace(config, total_timesteps=stop_at or total // 2), folder, run_name="cut", **given)
     resumed = train(None, folder, resume=folder / "cut", total_timesteps=total, **given)
     assert resumed.step == whole.step
     expected, found = last_checkpoint(whole.run_path), last_checkpoint(resumed.run_path)
     for name in expected:
         assert found[name] == expected[name], name
     assert {**resumed.metrics, "time": None} == {**whole.metrics, "time": None}
+    return whole

@@ -1,24 +1,28 @@
-"""Samples: a rollout laid out for gradient steps, in which what does not count is as if it were not there."""
+"""From a rollout to a gradient step: targets, samples in which what does not count has no part, orders of an epoch."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
 from scramjet.envs import Box, Discrete
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.batches.samples import lay_out
-from scramjet.training.learner import Learner, RolloutSize, loss_settings
+from scramjet.training.batches.shuffling import KEYS, NEIGHBOURS, draw_keys, encipher, run_length, shuffle_on_gpu
+from scramjet.training.batches.targets import Targets
+from scramjet.training.batches.whole_updates import UpdateNumbers
+from scramjet.training.learner import loss_settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -29,50 +33,37 @@ def some_samples() -> Samples:
     generator = torch.Generator().manual_seed(1)
     numbers = torch.randn(5, NUM, generator=generator)
     return Samples(
-        obs=torch.rand(NUM, 3, generator=generator),
-        mask=None,
-        action=torch.randint(4, (NUM,), generator=generator),
-        log_prob=numbers[0] - 1.5,
-        value=numbers[1],
-        advantage=numbers[2],
-        returns=numbers[3],
-        place=torch.arange(NUM),
-        counts=torch.rand(NUM, generator=generator) < 0.6,
-    )
+        obs=torch.rand(NUM, 3, generator=generator), mask=None, action=torch.randint(4, (NUM,), generator=generator),
+        log_prob=numbers[0] - 1.5, value=numbers[1], advantage=numbers[2], returns=numbers[3],
+        place=torch.arange(NUM), counts=torch.rand(NUM, generator=generator) < 0.6,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("loss", ["ppo", "impala"])
-@pytest.mark.parametrize("value_clip", [None, 0.1])
-@pytest.mark.parametrize("normalizes", ["minibatch", "off"])
-def test_the_loss_and_its_gradient_are_those_of_the_samples_that_count(loss, value_clip, normalizes):
+def test_the_loss_and_its_gradient_are_those_of_the_samples_that_count():
     space, actions = Box(0, 1, (3,)), Discrete(4)
     policy = Policy(default_network(space, actions, PolicyConfig(hidden=(8,))), space, actions)
-    config = PPOConfig(loss=loss, value_clip=value_clip, normalize_advantages=normalizes, num_minibatches=1)
-    learner = Learner(TorchExecutor(policy), config, RolloutSize(1, NUM), total_steps=100, seed=0)
     marked = some_samples()
     marked.log_prob[~marked.counts] = -1e4  # a ratio beyond all numbers, which must not be looked at
     marked.advantage[~marked.counts] = torch.nan
     chosen = replace(marked, counts=None).select(marked.counts.nonzero().squeeze(1))
-    results = []
-    for samples in (marked, chosen):
-        terms = minibatch_loss(policy, samples, loss_settings(learner.config, clip=0.2, entropy_coef=0.01))
-        learner.optimizer.zero_grad()
-        terms.total.backward()
-        results.append([getattr(terms, name) for name in terms.__slots__] + [p.grad for p in policy.parameters()])
-    for ours, expected in zip(*results, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
+    for case in itertools.product(("ppo", "impala"), (None, 0.1), ("minibatch", "off")):
+        loss, value_clip, normalizes = case
+        config = PPOConfig(loss=loss, value_clip=value_clip, normalize_advantages=normalizes, num_minibatches=1)
+        results = []
+        for samples in (marked, chosen):
+            terms = minibatch_loss(policy, samples, loss_settings(config, clip=0.2, entropy_coef=0.01))
+            gradients = torch.autograd.grad(terms.total, list(policy.parameters()))
+            results.append([getattr(terms, name) for name in terms.__slots__] + list(gradients))
+        for ours, expected in zip(*results, strict=True):
+            assert torch.allclose(ours, expected, rtol=1e-4, atol=1e-6), case
 
 
-def test_advantages_are_normalized_over_what_counts():
-    samples = some_samples()
-    ours = normalize(samples.advantage, samples.counts)
-    torch.testing.assert_close(ours[samples.counts], normalize(samples.advantage[samples.counts]))
-    assert not ours[~samples.counts].any()
-
-
-def test_explained_variance_is_of_what_counts():
+def test_advantages_are_normalized_over_what_counts_and_explained_variance_is_of_that():
     samples = some_samples()
     kept = samples.counts
+    ours = normalize(samples.advantage, kept)
+    torch.testing.assert_close(ours[kept], normalize(samples.advantage[kept]))
+    assert not ours[~kept].any()
     ours = explained_variance(samples.value, samples.returns, kept)
     torch.testing.assert_close(ours, explained_variance(samples.value[kept], samples.returns[kept]))
 
@@ -84,25 +75,12 @@ def a_rollout(num_steps: int, num_rows: int, **changes: Any) -> Any:
     """Steps whose numbers say where they are: step t of row r has observation, value and action 10 t + r."""
     places = 10 * torch.arange(num_steps + 1).unsqueeze(1) + torch.arange(num_rows)
     nothing = torch.zeros(num_steps, num_rows, dtype=torch.bool)
-    rollout = SimpleNamespace(
-        obs=places.unsqueeze(-1).float(),
-        mask=None,
-        action=places[:-1],
-        log_prob=-places[:-1].float(),
-        value=places.float(),
-        terminated=nothing,
-        truncated=nothing,
-        alive=None,
-        seat=None,
-        num_steps=num_steps,
-        horizon=num_steps,
-        recurrent=SimpleNamespace(is_used=False),
-        states=torch.zeros(0, 0, 0),
-        mine=None,
-    )
-    for name, data in changes.items():
-        setattr(rollout, name, data)
-    return rollout
+    given = dict(
+        obs=places.unsqueeze(-1).float(), mask=None, action=places[:-1], log_prob=-places[:-1].float(),
+        value=places.float(), terminated=nothing, truncated=nothing, alive=None, seat=None, mine=None,
+        num_steps=num_steps, horizon=num_steps, recurrent=SimpleNamespace(is_used=False), states=torch.zeros(0, 0, 0),
+    )  # fmt: skip
+    return SimpleNamespace(**{**given, **changes})
 
 
 def laid_out(rollout: Any, counts: Tensor | None = None) -> Samples:
@@ -113,11 +91,8 @@ def laid_out(rollout: Any, counts: Tensor | None = None) -> Samples:
 def remembering(num_slots: int, num_steps: int, horizon: int) -> dict[str, Any]:
     """What a rollout of a policy with memory has more: the state of slot s before stretch k is 100 k + s."""
     stretches = 100 * torch.arange(num_steps // horizon).unsqueeze(1) + torch.arange(num_slots)
-    return {
-        "horizon": horizon,
-        "recurrent": SimpleNamespace(is_used=True),
-        "states": stretches.unsqueeze(-1).float(),
-    }
+    states = stretches.unsqueeze(-1).float()
+    return {"horizon": horizon, "recurrent": SimpleNamespace(is_used=True), "states": states}
 
 
 def test_all_steps_of_all_envs_are_samples_and_none_is_copied():
@@ -131,15 +106,15 @@ def test_all_steps_of_all_envs_are_samples_and_none_is_copied():
     assert samples.num_units == 6
 
 
-def test_steps_of_agents_that_were_dead_are_left_out():
+def test_steps_of_agents_that_were_dead_and_turns_that_do_not_count_are_left_out():
     alive = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 0, 1]])
     samples = laid_out(a_rollout(2, 3, alive=alive))
     assert samples.action.tolist() == [0, 1, 2, 10, 12]
     assert samples.place.tolist() == [0, 1, 2, 3, 5]
     assert samples.returns.tolist() == [0.5, 1.5, 2.5, 10.5, 12.5]
-
-
-def test_turns_that_do_not_count_are_left_out():
+    samples.set_targets(torch.arange(6.0).view(2, 3), 10 + torch.arange(6.0).view(2, 3))
+    assert samples.advantage.tolist() == [0, 1, 2, 3, 5]
+    assert samples.returns.tolist() == [10, 11, 12, 13, 15]
     seats = torch.tensor([[0, 1], [1, 0], [0, 0]], dtype=torch.int8)
     counts = torch.tensor([[True, True], [False, True]])
     assert laid_out(a_rollout(2, 2, seat=seats), counts).action.tolist() == [0, 1, 11]
@@ -164,6 +139,9 @@ def test_with_memory_each_seat_has_its_own_turns_and_short_ones_are_filled_up_an
     assert samples.counts.view(3, 2).T.tolist() == [[True, True, True], [True, False, False]]
     assert samples.state.flatten().tolist() == [0, 1]
     assert samples.select(torch.tensor([1])).action[0] == 10
+    target = torch.full((4, 1), -1.0)
+    samples.write_back(target, samples.value)  # to where each was played
+    assert target.flatten().tolist() == [0, 10, 20, 30]
 
 
 def test_with_memory_a_sequence_of_an_agent_that_is_dead_throughout_is_left_out():
@@ -173,17 +151,134 @@ def test_with_memory_a_sequence_of_an_agent_that_is_dead_throughout_is_left_out(
     assert samples.state.flatten().tolist() == [0]
 
 
-def test_data_goes_back_to_where_it_was_played():
-    seats = torch.tensor([[0], [1], [0], [0], [1]], dtype=torch.int8)
-    samples = laid_out(a_rollout(4, 1, seat=seats, **remembering(2, 4, 4)), torch.ones(4, 1, dtype=torch.bool))
-    target = torch.full((4, 1), -1.0)
-    samples.write_back(target, samples.value)
-    assert target.flatten().tolist() == [0, 10, 20, 30]
+# --- targets of three steps, computed by hand with gamma = lambda = 1/2 ----------------------------------------------
+
+CONFIG = PPOConfig(gamma=0.5, gae_lambda=0.5)
 
 
-def test_new_targets_are_taken_from_where_each_sample_was_played():
-    alive = torch.tensor([[1, 1], [0, 1], [0, 1]])
-    samples = laid_out(a_rollout(2, 2, alive=alive))
-    samples.set_targets(torch.tensor([[5.0, 6.0], [7.0, 8.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    assert samples.advantage.tolist() == [5, 6, 8]
-    assert samples.returns.tolist() == [1, 2, 4]
+def three_steps(**changes: Any) -> Targets:
+    """One env paid 1, 2 and 3 whose states are worth 1, 2, 3 and 4; `changes` are fields of its rollout."""
+    given = {"value": torch.tensor([[1.0], [2.0], [3.0], [4.0]]), "final_value": torch.zeros(3, 1), **changes}
+    return Targets.of(a_rollout(3, 1, **given), torch.tensor([[1.0], [2.0], [3.0]]), CONFIG)
+
+
+def at_step(t: int) -> torch.Tensor:
+    """True at one step, [3, 1]."""
+    return (torch.arange(3) == t).unsqueeze(1)
+
+
+def test_each_advantage_is_its_own_error_and_a_quarter_of_the_next_advantage():
+    advantage, returns, counts = three_steps().on_policy()
+    # The errors r + v' / 2 - v are 1 + 1 - 1, 2 + 1.5 - 2 and 3 + 2 - 3.
+    assert advantage.flatten().tolist() == [1 + 2.0 / 4, 1.5 + 2 / 4, 2]
+    assert returns.flatten().tolist() == [1.5 + 1, 2 + 2, 2 + 3]
+    assert counts is None
+
+
+def test_after_an_episode_that_ended_nothing_follows():
+    advantage, _, _ = three_steps(terminated=at_step(1)).on_policy()
+    assert advantage.flatten().tolist() == [1 + (2 - 2) / 4, 2 - 2, 2]
+
+
+def test_an_episode_that_was_cut_goes_on_with_the_value_of_its_own_last_observation():
+    advantage, _, _ = three_steps(truncated=at_step(1), final_value=at_step(1) * 6.0).on_policy()
+    assert advantage.flatten().tolist() == [1 + 3 / 4, 2 + 6 / 2 - 2, 2]
+
+
+def test_turns_of_a_seat_whose_next_is_not_in_the_rollout_do_not_count():
+    seats = torch.tensor([[1], [0], [1], [0]], dtype=torch.int8)
+    values = torch.tensor([[2.0], [5.0], [7.0], [10.0]])
+    targets = three_steps(seat=seats, value=values)
+    paid = Targets.of(targets.rollout, torch.tensor([[[7.0, 1.0]], [[1.0, 3.0]], [[2.0, 4.0]]]), CONFIG)
+    advantage, _, counts = paid.on_policy()
+    assert counts is not None
+    assert counts.flatten().tolist() == [True, True, False]
+    assert advantage.flatten().tolist() == [(1 + 3) + 7 / 2 - 2, (1 + 2) + 10 / 2 - 5, 0]
+
+
+def test_what_the_policy_would_do_less_often_weighs_less_and_nothing_weighs_more_than_one():
+    """Every step's ratio alike: an error, and a quarter of the next, each weighed."""
+    targets = three_steps()
+    for ratio, weight in ((0.5, 0.5), (4.0, 1.0)):
+        _, returns, _ = targets.off_policy(targets.rollout.value, torch.full((3, 1), ratio).log())
+        third = weight * 2
+        second = weight * 1.5 + weight * third / 4
+        first = weight * 1 + weight * second / 4
+        torch.testing.assert_close(returns.flatten(), torch.tensor([1 + first, 2 + second, 3 + third]))
+
+
+# --- the order of an epoch as the GPU computes it, and the numbers of an update in one memory that it reads ----------
+
+
+def order_of(num_units: int, neighbours: int, seed: int = 0) -> torch.Tensor:
+    order = torch.full((num_units,), -1)
+    shuffle_on_gpu(order, torch.Generator().manual_seed(seed), neighbours)
+    return order
+
+
+def test_every_sample_has_one_place_neighbours_stay_together_and_runs_are_permuted():
+    for num_units in (1, 2, 3, 7, 64, 1000, 4097):
+        assert torch.equal(order_of(num_units, 1).sort().values, torch.arange(num_units)), num_units
+    order = order_of(96 * 32, 32)
+    runs = order.view(-1, 32)
+    assert torch.equal(runs - runs[:, :1], torch.arange(32).expand(96, 32))
+    assert torch.equal((runs[:, 0] // 32).sort().values, torch.arange(96))
+    assert torch.equal(runs[:, 0] // 32, order_of(96, 1))
+
+
+def test_keys_drawn_together_are_those_drawn_one_by_one_and_give_their_orders():
+    one_by_one, together = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
+    keys = draw_keys(together, 3)
+    for row in keys:
+        shuffled, enciphered = torch.empty(2, 200, dtype=torch.int64)
+        shuffle_on_gpu(shuffled, one_by_one, 1)
+        encipher(enciphered, row, 1)
+        assert torch.equal(shuffled, enciphered)
+    assert torch.equal(one_by_one.get_state(), together.get_state())
+
+
+def test_another_key_is_another_order_and_one_is_still_that_of_earlier_versions():
+    assert (order_of(1000, 1, seed=1) != order_of(1000, 1, seed=2)).float().mean() > 0.9
+    assert order_of(7, 1, seed=11).tolist() == [0, 4, 2, 1, 3, 5, 6]
+
+
+def test_orders_look_random():
+    """Each place is as likely for each number, and neighbours are torn apart."""
+    num_units, num_orders = 16, 4000
+    generator = torch.Generator().manual_seed(3)
+    counts = torch.zeros(num_units, num_units)
+    steps = []
+    for _ in range(num_orders):
+        order = torch.empty(num_units, dtype=torch.int64)
+        shuffle_on_gpu(order, generator, 1)
+        counts[torch.arange(num_units), order] += 1
+        steps.append(float((order[1:] - order[:-1] == 1).float().mean()))
+    expected = num_orders / num_units
+    chi_squared = float(((counts - expected) ** 2 / expected).sum())
+    freedom = (num_units - 1) ** 2
+    assert chi_squared < freedom + 5 * (2 * freedom) ** 0.5
+    assert sum(steps) / num_orders == pytest.approx(1 / num_units, abs=0.01)  # one step in n goes on by 1 by chance
+
+
+def test_runs_are_only_made_where_they_fit():
+    assert run_length(1024 * 128, 1024, 4) == NEIGHBOURS
+    assert run_length(100 * 128, 100, 4) == 1  # rows do not end where runs do
+    assert run_length(64 * 32, 64, 4) == 1  # a minibatch of 16 runs would be a poor sample
+    assert run_length(64 * 64, 64, 4) == NEIGHBOURS
+
+
+def test_numbers_that_are_sent_are_read_as_float32_at_addresses_that_kernels_are_compiled_for():
+    numbers = UpdateNumbers(torch.device("cpu"), num_epochs=3)
+    views = (numbers.learning_rate, numbers.clip, numbers.entropy_coef)
+    addresses = [view.data_ptr() for view in (*views, numbers.keys)]
+    keys = torch.randint(1 << 31, (3, KEYS))
+    for sent in ((1e-3, 0.2, 0.01), (2.5e-4, 0.1, 0.0)):
+        numbers.send(*sent, keys)
+        assert [view.item() for view in views] == [float(np.float32(value)) for value in sent]
+        assert torch.equal(numbers.keys, keys)
+    assert all((address - addresses[0]) % 16 == 0 for address in addresses)
+    assert addresses == [view.data_ptr() for view in (*views, numbers.keys)]
+    numbers = UpdateNumbers(torch.device("cpu"), num_epochs=1)
+    numbers.send(1.0, 2.0, 3.0)  # keys are drawn later
+    assert (numbers.learning_rate.item(), numbers.clip.item(), numbers.entropy_coef.item()) == (1.0, 2.0, 3.0)
+    assert not numbers.keys.any()

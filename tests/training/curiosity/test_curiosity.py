@@ -1,8 +1,7 @@
-"""Curiosity within runs: what the policy learns from, checkpoints, and everything it composes with."""
+"""Curiosity within runs, by every method: what the policy learns from, checkpoints, and all that it composes with."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from scramjet.algorithms.advantages import plain_gae
 from scramjet.algorithms.ppo import PPOConfig
@@ -19,13 +19,14 @@ from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.bonus import Transitions
 from scramjet.training.curiosity.config import BonusConfig
+from scramjet.training.curiosity.critic import BonusCritic
 from scramjet.training.curiosity.curiosity import METRICS
 from scramjet.training.display.summary import run_info
 from scramjet.training.persistence.state import begin_as_fork, trainer_tensors
 from scramjet.training.self_play.config import SelfPlayConfig
 from tests.helpers.command_calls import call
 from tests.helpers.rank_sessions import train_on_ranks
-from tests.helpers.run_files import last_checkpoint, lines_of, train
+from tests.helpers.run_files import assert_resumes_exactly, lines_of, train
 from tests.helpers.sessions import SMALL, begun
 from tests.helpers.sessions import train as train_session
 
@@ -33,30 +34,52 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 CURIOUS = replace(SMALL, curiosity="rnd", bonus=BonusConfig(features=8))
 UPDATE = 32
+MAZE = replace(SMALL, env="maze")
+MEMORY = PolicyConfig(hidden=(8,), memory="gru", memory_size=4)
+MORTALS = replace(SMALL, env="tests.helpers.player_worlds:Mortals")
+METHODS: dict[str, Any] = {
+    "icm": {"curiosity": "icm", "bonus": BonusConfig(features=8)},
+    "noveld": {"curiosity": "noveld", "bonus": BonusConfig(features=8)},
+    "counts": {"curiosity": "counts", "bonus": BonusConfig()},
+    "e3b": {"curiosity": "e3b", "bonus": BonusConfig(elliptical_features=4)},
+    "rnd times elliptical": {
+        "curiosity": "rnd",
+        "bonus": BonusConfig(features=8, episodic="elliptical", elliptical_features=4),
+    },
+    "icm times first visits": {"curiosity": "icm", "bonus": BonusConfig(features=8, episodic="first")},
+}
 RUNS: dict[str, RunConfig] = {
     "numbers": CURIOUS,
     "torch's operators": replace(CURIOUS, fused=False),
-    "memory": replace(CURIOUS, policy=PolicyConfig(hidden=(8,), memory="gru", memory_size=4)),
+    "memory": replace(CURIOUS, policy=MEMORY),
     "masks and a Dict": replace(CURIOUS, env="maze"),
     "agents": replace(CURIOUS, env="snake", env_parameters={"snakes": 2}),
     "continuous actions": replace(CURIOUS, env="pendulum"),
     "vtrace": replace(CURIOUS, ppo=PPOConfig(num_epochs=2, num_minibatches=2, advantage="vtrace")),
     "another library": replace(CURIOUS, env="gym:CartPole-v1", num_workers=0),
 }
+RUNS |= {f"{method}, masks and a Dict": replace(MAZE, **settings) for method, settings in METHODS.items()}
+RUNS |= {
+    f"{method}, agents that die": replace(MORTALS, policy=MEMORY, **METHODS[method]) for method in ("noveld", "e3b")
+}
+FEW = ("numbers", "icm times first visits, masks and a Dict", "e3b, agents that die")
 
 
-@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize("kind", [kind if kind in FEW else pytest.param(kind, marks=pytest.mark.rest) for kind in RUNS])
 def test_a_run_that_stopped_ends_as_one_that_never_stopped(kind: str, tmp_path: Path) -> None:
-    config = RUNS[kind]
-    whole = train(config, tmp_path, run_name="whole")
-    train(replace(config, total_timesteps=2 * UPDATE), tmp_path, run_name="parts")
-    resumed = train(None, tmp_path, resume="parts", total_timesteps=5 * UPDATE)
-    assert last_checkpoint(resumed.run_path) == last_checkpoint(whole.run_path)
-    records = lines_of(whole.run_path)
-    assert all(record[name] > 0 for record in records for name in METRICS)
+    whole = assert_resumes_exactly(RUNS[kind], tmp_path, 2 * UPDATE)
+    positive = METRICS if RUNS[kind].bonus == CURIOUS.bonus and RUNS[kind].curiosity == "rnd" else ("bonus/max",)
+    assert all(record[name] > 0 for record in lines_of(whole.run_path) for name in positive)
 
 
-def test_advantages_are_the_weighted_sum_of_those_of_rewards_and_of_bonuses(tmp_path: Path) -> None:
+def novelty_of(curiosity: Any, rollout: Any) -> torch.Tensor:
+    """The bonus of random network distillation for each step, [T, R]."""
+    with torch.no_grad():
+        return curiosity.bonus.network.novelty(rollout.obs[1:].flatten(0, 1)).view(rollout.reward.shape)
+
+
+def test_advantages_are_the_weighted_sum_of_those_of_rewards_and_of_scaled_bonuses(tmp_path: Path) -> None:
+    """Bonuses are scaled by the deviation of their discounted sums, which episodes that end do not end."""
     weights = BonusConfig(features=8, coef=0.5, reward_coef=3.0, gamma=0.9)
     ppo = PPOConfig(num_epochs=1, num_minibatches=1, normalize_advantages="off", normalize_rewards=False)
     with begun(replace(CURIOUS, bonus=weights, ppo=ppo), tmp_path) as session:
@@ -64,13 +87,17 @@ def test_advantages_are_the_weighted_sum_of_those_of_rewards_and_of_bonuses(tmp_
         rollout = session.collector.collect()
         batch = learner.prepare(rollout)
         curiosity = learner.curiosity
+        bonus = novelty_of(curiosity, rollout)
+        sums, running = [], torch.zeros(4, dtype=torch.float64)
+        for row in bonus.double():
+            running = 0.9 * running + row
+            sums.append(running)
+        deviation = torch.stack(sums).std(correction=0)
+        assert float(curiosity.scaler.factor) == pytest.approx(1 / float((deviation**2 + 1e-8).sqrt()), rel=1e-5)
         with torch.no_grad():
-            bonus = curiosity.bonus.network.novelty(rollout.obs[1:].flatten(0, 1)).view(rollout.reward.shape)
-            value = curiosity.critic.network(session.policy.prepare(rollout.obs.flatten(0, 1))).view(
-                rollout.value.shape
-            )
+            value = curiosity.critic.network(session.policy.prepare(rollout.obs.flatten(0, 1)))
         never, nothing = torch.zeros_like(rollout.terminated), torch.zeros_like(rollout.reward)
-        scaled = bonus * curiosity.scaler.factor
+        scaled, value = bonus * curiosity.scaler.factor, value.view(rollout.value.shape)
         own, _ = plain_gae(scaled, value, never, never, nothing, gamma=0.9, gae_lambda=0.95)
         ends = rollout.terminated, rollout.truncated, rollout.final_value
         of_rewards, returns = plain_gae(rollout.reward, rollout.value, *ends, gamma=0.99, gae_lambda=0.95)
@@ -79,24 +106,8 @@ def test_advantages_are_the_weighted_sum_of_those_of_rewards_and_of_bonuses(tmp_
         torch.testing.assert_close(batch.samples.returns, returns.flatten())
 
 
-def test_bonuses_are_scaled_by_the_deviation_of_their_discounted_sums(tmp_path: Path) -> None:
-    with begun(CURIOUS, tmp_path) as session:
-        learner: Any = session.learner
-        rollout = session.collector.collect()
-        learner.prepare(rollout)
-        curiosity = learner.curiosity
-        with torch.no_grad():
-            bonus = curiosity.bonus.network.novelty(rollout.obs[1:].flatten(0, 1)).view(rollout.reward.shape)
-        sums, running = [], torch.zeros(4, dtype=torch.float64)
-        for row in bonus.double():
-            running = 0.99 * running + row  # episodes that end do not end it
-            sums.append(running)
-        deviation = torch.stack(sums).std(correction=0)
-        assert float(curiosity.scaler.factor) == pytest.approx(1 / float((deviation**2 + 1e-8).sqrt()), rel=1e-5)
-
-
 def test_what_is_seen_again_and_again_is_no_longer_new(tmp_path: Path) -> None:
-    config = replace(CURIOUS, env="deep_sea", env_parameters={"size": 3}, total_timesteps=60 * UPDATE)
+    config = replace(CURIOUS, env="deep_sea", env_parameters={"size": 4}, total_timesteps=60 * UPDATE)
     bonuses = [record["bonus/mean"] for record in lines_of(train(config, tmp_path).run_path)]
     assert sum(bonuses[-10:]) < 0.7 * sum(bonuses[:10])
 
@@ -106,27 +117,46 @@ def test_without_curiosity_nothing_of_it_is_in_a_checkpoint(tmp_path: Path) -> N
         assert not any("curiosity" in name for name in trainer_tensors(session))
 
 
-def test_a_fork_goes_on_with_what_was_learned_and_may_begin_or_end_curiosity(tmp_path: Path) -> None:
+def test_a_fork_goes_on_with_what_was_learned_and_may_begin_change_or_end_curiosity(tmp_path: Path) -> None:
     parent = train(CURIOUS, tmp_path, run_name="parent")
-    with begun(None, tmp_path, fork=parent.run_path, total_timesteps=8 * UPDATE, run_name="on") as session:
+    given: dict[str, Any] = {"fork": parent.run_path, "total_timesteps": 8 * UPDATE}
+    with begun(None, tmp_path, **given, run_name="on") as session:
         learner: Any = session.learner
         tensors = learner.curiosity.tensors()
         steps = [tensor for name, tensor in tensors.items() if name.endswith("/step")]
         assert {float(step) for step in steps} == {5.0}
         assert float(tensors["curiosity/moments"][0]) == 5 * UPDATE
-    given = {"fork": parent.run_path, "total_timesteps": 8 * UPDATE}
-    for settings in ({"curiosity": None, "bonus": BonusConfig()}, {"bonus": {"features": 16}}):
+    for settings in ({"curiosity": None, "bonus": BonusConfig()}, {"bonus": {"features": 16}}, {"curiosity": "noveld"}):
         assert train(None, tmp_path, **given, **settings).step == 8 * UPDATE
     plain = train(SMALL, tmp_path, run_name="plain")
     forked = train(None, tmp_path, fork=plain.run_path, total_timesteps=8 * UPDATE, curiosity="rnd")
     assert "bonus/mean" in forked.metrics
 
 
-def test_ranks_hold_the_same_weights_of_curiosity(tmp_path: Path) -> None:
-    config = replace(CURIOUS, num_envs=8, ppo=PPOConfig(num_epochs=1, num_minibatches=2), total_timesteps=64 * 3)
-    results = train_on_ranks(2, tmp_path, config)
-    assert all(record["bonus/loss"] > 0 for record in lines_of(results[0].run_path))
-    trainer = load_checkpoint(results[0].run_path / "checkpoints" / "latest").trainer
+def test_a_fork_begins_without_memories_of_episodes_and_may_have_other_envs(tmp_path: Path) -> None:
+    parent = train(replace(MAZE, **METHODS["e3b"]), tmp_path)
+    prefix = "curiosity/module/bonus."
+    trained = load_checkpoint(parent.run_path / "checkpoints" / "latest").trainer
+    assert trained[prefix + "memory.is_under_way"].any()
+    for num_envs in (4, 8):
+        settings = {"num_envs": num_envs}
+        with begun(None, tmp_path, fork=parent.run_path, total_timesteps=640, settings=settings) as session:
+            learner: Any = session.learner
+            tensors = learner.curiosity.tensors()
+            assert not tensors[prefix + "memory.is_under_way"].any()
+            weights = prefix + "dynamics.inverse.1.weight"
+            assert torch.equal(tensors[weights], trained[weights])
+
+
+def test_ranks_hold_the_same_weights_of_curiosity_and_tell_the_bonuses_of_all(tmp_path: Path) -> None:
+    ppo = PPOConfig(num_epochs=1, num_minibatches=2)
+    config = replace(MAZE, curiosity="rnd", bonus=BonusConfig(features=8), num_envs=8, ppo=ppo, total_timesteps=64 * 3)
+    run = train_on_ranks(2, tmp_path / "two", config)[0].run_path
+    together, alone = lines_of(run), lines_of(train(config, tmp_path / "one").run_path)
+    assert all(record["bonus/loss"] > 0 for record in together)
+    for name in ("bonus/mean", "bonus/max"):  # before the first gradient step they play and reward as one process does
+        assert together[0][name] == pytest.approx(alone[0][name], rel=1e-4), name
+    trainer = load_checkpoint(run / "checkpoints" / "latest").trainer
     of_first = {name: each for name, each in trainer.items() if name.startswith("curiosity/module/")}
     assert of_first
     for name, tensor in of_first.items():
@@ -134,48 +164,59 @@ def test_ranks_hold_the_same_weights_of_curiosity(tmp_path: Path) -> None:
         assert torch.equal(tensor, other), name
 
 
-def test_bonuses_in_metrics_are_those_of_all_ranks(tmp_path: Path) -> None:
-    """Before the first gradient step two ranks play and reward as one process does."""
-    config = replace(SMALL, env="maze", curiosity="rnd", num_envs=8, total_timesteps=64)
-    together, *_ = lines_of(train_on_ranks(2, tmp_path / "two", config)[0].run_path)
-    alone, *_ = lines_of(train(config, tmp_path / "one").run_path)
-    for name in ("bonus/mean", "bonus/max"):
-        assert together[name] == pytest.approx(alone[name], rel=1e-4), name
+@pytest.mark.parametrize("method", [None, pytest.param("counts", marks=pytest.mark.rest), "rnd times elliptical"])
+def test_actors_beside_the_learner_are_curious_too(method: str | None, tmp_path: Path) -> None:
+    config = CURIOUS if method is None else replace(MAZE, **METHODS[method])
+    config = replace(config, mode="async", num_actors=2, total_timesteps=4 * UPDATE)
+    assert all(record["bonus/max"] > 0 for record in lines_of(train(config, tmp_path).run_path))
 
 
-def test_actors_beside_the_learner_are_curious_too(tmp_path: Path) -> None:
-    config = replace(CURIOUS, mode="async", num_actors=2, total_timesteps=6 * UPDATE)
-    records = lines_of(train(config, tmp_path).run_path)
-    assert all(record["bonus/mean"] > 0 for record in records)
+@pytest.mark.rest
+@pytest.mark.parametrize("method", ["icm", "e3b"])
+def test_actions_may_be_numbers(method: str, tmp_path: Path) -> None:
+    records = lines_of(train(replace(SMALL, **METHODS[method], env="pendulum"), tmp_path).run_path)
+    assert all(record["bonus/loss"] > 0 for record in records)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"curiosity": None},
-            "bonus.features=8 does nothing with curiosity=none; use --curiosity rnd or .*, or leave bonus.features out",
-        ),
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+    some_play = "has some play; use --curiosity none"
+    for changes, message in (
+        ({"curiosity": None}, "bonus.features=8 does nothing with curiosity=none; use --curiosity rnd or .*, or leave"),
         ({"algorithm": "spo", "ppo": PPOConfig()}, "curiosity='rnd' is for PPO"),
         (
             {"env": "snake", "self_play": SelfPlayConfig(pool_fraction=0.5)},
-            r"self_play.pool_fraction=0.5 has some play; use --curiosity none",
+            f"self_play.pool_fraction=0.5 {some_play}",
         ),
         (
             {"env": "snake", "self_play": SelfPlayConfig(fixed_fraction=0.2, opponents=("random",))},
-            r"self_play.fixed_fraction=0.2 has some play; use --curiosity none",
+            f"self_play.fixed_fraction=0.2 {some_play}",
         ),
-    ],
-)
-def test_what_does_not_go_together_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        replace(CURIOUS, **changes)
-
-
-def test_a_game_by_seats_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="connect_four has seats; leave it out"):
-        train(replace(CURIOUS, env="connect_four"), tmp_path)
+    ):
+        with pytest.raises(ConfigError, match=message):
+            replace(CURIOUS, **changes)
+    with pytest.raises(ConfigError, match="tic_tac_toe has seats; leave it out"):
+        train(replace(CURIOUS, env="tic_tac_toe"), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_another_method_and_those_out_of_range_are_refused_by_name() -> None:
+    given: dict[str, Any]
+    for method, given, fix in (
+        ("rnd", {"noveld_alpha": 0.1}, "--curiosity noveld"),
+        ("counts", {"features": 8}, "--curiosity rnd or icm or noveld"),
+        ("rnd", {"episodic": "first", "elliptical_ridge": 1.0}, "--curiosity e3b"),
+        ("e3b", {"episodic": "first"}, "--curiosity rnd or icm"),
+    ):
+        *_, (name, value) = given.items()
+        said = f"bonus.{name}={value} does nothing with curiosity='{method}'; use {fix}, or leave bonus.{name} out"
+        with pytest.raises(ConfigError, match=said):
+            replace(SMALL, curiosity=method, bonus=BonusConfig(**given))
+    for name, value in {
+        "icm_forward": 1.5, "noveld_alpha": -0.1, "elliptical_ridge": 1e-4, "elliptical_features": 513, "coef": 1e38,
+        "reward_coef": 1e38,
+    }.items():  # fmt: skip
+        with pytest.raises(ConfigError, match=f"bonus.{name}"):
+            BonusConfig(**{name: value})
 
 
 def test_another_curiosity_leaves_settings_of_the_last_one_behind(tmp_path: Path) -> None:
@@ -198,44 +239,71 @@ FORGERIES: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGERIES)
-def test_what_curiosity_cannot_have_saved_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_what_curiosity_cannot_have_saved_is_refused_by_name(tmp_path: Path) -> None:
     with begun(CURIOUS, tmp_path) as session:
         learner: Any = session.learner
-        tensors = {key: tensor.detach().clone() for key, tensor in learner.curiosity.tensors().items()}
-        changed = FORGERIES[name](tensors.pop("curiosity/" + name))
-        if changed is not None:
-            tensors["curiosity/" + name] = changed
-        before = {key: tensor.clone() for key, tensor in learner.curiosity.tensors().items()}
-        with pytest.raises(ValueError, match=f"curiosity/{name}"):
-            learner.curiosity.restore(tensors)
-        assert all(torch.equal(tensor, before[key]) for key, tensor in learner.curiosity.tensors().items())
-
-
-def test_a_fork_of_spoiled_curiosity_is_refused_by_its_checkpoint(tmp_path: Path) -> None:
-    parent = train(CURIOUS, tmp_path)
-    checkpoint = load_checkpoint(parent.run_path / "checkpoints" / "latest")
-    checkpoint.trainer["curiosity/module/critic.head.weight"].fill_(torch.nan)
-    with begun(CURIOUS, tmp_path) as session, pytest.raises(CheckpointError, match=r"step_.*critic\.head\.weight has"):
-        begin_as_fork(session.learner, checkpoint)
+        before = {key: tensor.detach().clone() for key, tensor in learner.curiosity.tensors().items()}
+        for name, forge in FORGERIES.items():
+            tensors = {key: tensor.clone() for key, tensor in before.items()}
+            changed = forge(tensors.pop("curiosity/" + name))
+            if changed is not None:
+                tensors["curiosity/" + name] = changed
+            with pytest.raises(ValueError, match=f"curiosity/{name}"):
+                learner.curiosity.restore(tensors)
+            assert all(torch.equal(tensor, before[key]) for key, tensor in learner.curiosity.tensors().items()), name
+        checkpoint = load_checkpoint(train(CURIOUS, tmp_path).run_path / "checkpoints" / "latest")
+        checkpoint.trainer["curiosity/module/critic.head.weight"].fill_(torch.nan)
+        with pytest.raises(CheckpointError, match=r"step_.*critic\.head\.weight has"):
+            begin_as_fork(session.learner, checkpoint)
 
 
 def test_agents_that_are_dead_are_in_no_statistics(tmp_path: Path) -> None:
-    longer = replace(RUNS["agents"], num_steps=64, env_parameters={"snakes": 3})
-    with begun(longer, tmp_path) as session:
+    config = replace(MORTALS, curiosity="rnd", bonus=BonusConfig(features=8), num_steps=64)
+    with begun(config, tmp_path) as session:
         learner: Any = session.learner
         rollout = session.collector.collect()
         alive = rollout.alive[:-1].bool()
         assert not alive.all()
         learner.prepare(rollout)
         (entry,) = learner.curiosity.bonus.network.normalizer.entries
-        seen = rollout.obs[1:][alive].double()
+        seen = rollout.obs["me"][1:][alive].double()
         assert entry.moments.count == len(seen)
         torch.testing.assert_close(entry.moments.mean, seen.mean(0))
         torch.testing.assert_close(entry.moments.variance, seen.var(0, unbiased=False))
         bonus = learner.curiosity.bonus.bonuses(Transitions.of(rollout))[alive]
         _, (mean, *_) = learner.curiosity._prepared
         torch.testing.assert_close(mean, bonus.mean())
+
+
+def first_visits(obs: dict[str, Tensor], ended: Tensor, seen: list[set[bytes]]) -> int:
+    """First visits in a rollout [T + 1, R], by sets of positions; each env has a set for its episode."""
+    found = 0
+    for t in range(len(ended)):
+        for n, ends in enumerate(ended[t].tolist()):
+            before, after = (
+                b"".join(obs[name][when, n].numpy().tobytes() for name in ("agent", "target", "walls"))
+                for when in (t, t + 1)
+            )
+            seen[n].add(before)
+            found += not ends and after not in seen[n]
+            seen[n] = set() if ends else seen[n] | {after}
+    return found
+
+
+def test_the_bonus_that_a_run_records_is_that_of_sets_of_positions_over_its_rollouts(tmp_path: Path) -> None:
+    network = PolicyConfig(hidden=(8,), ignore=("step_count",))
+    config = replace(MAZE, curiosity="counts", bonus=BonusConfig(first_visits=True), policy=network)
+    seen: list[set[bytes]] = [set() for _ in range(4)]
+    with begun(config, tmp_path) as session:
+        for _ in range(3):
+            rollout = session.collector.collect()
+            expected = first_visits(rollout.obs, rollout.terminated | rollout.truncated, seen)
+            metrics = session.learner.update(session.learner.prepare(rollout), 0)
+            assert metrics["bonus/mean"] == pytest.approx(expected / UPDATE)
+            assert 0 < expected < UPDATE
+            visits = UPDATE - int((rollout.terminated | rollout.truncated).sum())
+            assert session.curiosity is not None
+            assert session.curiosity.revisited == pytest.approx(1 - expected / visits)
 
 
 def test_the_header_names_what_changes_learning(tmp_path: Path) -> None:
@@ -252,23 +320,67 @@ def test_the_header_names_what_changes_learning(tmp_path: Path) -> None:
         )
 
 
-def test_metrics_are_plain_numbers(tmp_path: Path) -> None:
-    with begun(CURIOUS, tmp_path) as session:
-        train_session(session, 1)
-        learner: Any = session.learner
-        metrics = learner.update(learner.prepare(session.collector.collect()), 0)
-        assert json.loads(json.dumps(metrics)) == metrics
+# --- on the GPU: stages are recorded, and the critic of bonuses learns by kernels what torch would -------------------
+
+ON_GPU = replace(
+    CURIOUS, num_envs=64, total_timesteps=64 * 8 * 6, policy=PolicyConfig(hidden=(32, 32)), precision="float32",
+    device="cuda",
+)  # fmt: skip
+LEFT_TO_TORCH = {
+    "torch's operators": replace(ON_GPU, fused=False),
+    "one hidden layer": replace(ON_GPU, policy=PolicyConfig(hidden=(32,))),
+    "a Dict": replace(ON_GPU, env="maze"),
+    "a picture of whole numbers": replace(ON_GPU, env="door_key"),
+}
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["numbers", "torch's operators", "memory", "masks and a Dict", "continuous actions"])
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_kernels_learn_what_torch_would(is_marked: bool, tmp_path: Path) -> None:
+    with begun(ON_GPU, tmp_path) as session:
+        learner: Any = session.learner
+        rollout, critic = session.collector.collect(), learner.curiosity.critic
+        assert critic._mlp is not None
+        space = session.policy.observation_space
+        other = BonusCritic(session.policy, space, ON_GPU.policy, 0.01, may_use_kernels=False)
+        other.network.load_state_dict(critic.network.state_dict())
+        critic.optimizer.param_groups[0]["lr"].fill_(0.01)
+        steps = Transitions.of(rollout)
+        if is_marked:
+            steps = replace(steps, counts=torch.rand(rollout.reward.shape, device="cuda") < 0.6)
+        returns = torch.randn(rollout.reward.shape, device="cuda")
+        for places in torch.randperm(returns.numel(), device="cuda").chunk(4):
+            losses = []
+            for each in (critic, other):
+                each.begin_update()
+                each.optimizer.zero_grad()
+                losses.append(float(each.learn(steps, returns, places, 1)))
+                each.step()
+            assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+        torch.testing.assert_close(critic.values(rollout.obs), other.values(rollout.obs), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", LEFT_TO_TORCH)
+def test_what_the_kernels_do_not_take_is_left_to_torch(kind: str, tmp_path: Path) -> None:
+    with begun(LEFT_TO_TORCH[kind], tmp_path) as session:
+        learner: Any = session.learner
+        assert learner.curiosity.critic._mlp is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", [{}, {"curiosity": "counts", "bonus": BonusConfig()}], ids=["rnd", "counts"])
+def test_a_run_with_its_critic_in_kernels_resumes_bit_for_bit(method: dict[str, Any], tmp_path: Path) -> None:
+    assert_resumes_exactly(replace(ON_GPU, **method), tmp_path, 64 * 8 * 3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [kind for kind in RUNS if "die" not in kind and "vtrace" not in kind])
 def test_on_the_gpu_curiosity_is_recorded_and_resumes_bit_for_bit(kind: str, tmp_path: Path) -> None:
     config = replace(RUNS[kind], device="cuda", total_timesteps=6 * UPDATE)
     with begun(config, tmp_path, run_name="looked-at") as session:
         train_session(session, 4)
         learner: Any = session.learner
-        assert learner.curiosity._learning.is_recorded
-    whole = train(config, tmp_path, run_name="whole")
-    train(replace(config, total_timesteps=3 * UPDATE), tmp_path, run_name="parts")
-    resumed = train(None, tmp_path, resume="parts", total_timesteps=6 * UPDATE)
-    assert last_checkpoint(resumed.run_path) == last_checkpoint(whole.run_path)
+        stage = learner._preparing if RUNS[kind].curiosity == "counts" else learner.curiosity._learning
+        assert stage.is_recorded
+    assert_resumes_exactly(config, tmp_path, 3 * UPDATE)

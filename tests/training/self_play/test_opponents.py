@@ -1,16 +1,19 @@
-"""Opponents in rollouts: who chooses which action, whose results are counted, what becomes a sample."""
+"""Opponents in rollouts: who is drawn and who chooses which action, whose results count, what becomes a sample."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.policies.config import PolicyConfig
@@ -18,9 +21,12 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer
-from scramjet.training.rollout.rollout import Rollout
-from scramjet.training.self_play.members import plain_weights
+from scramjet.training.rollout.rollout import Outcome, Rollout
+from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.self_play.league import League
+from scramjet.training.self_play.members import Member, plain_weights
 from scramjet.training.self_play.opponents import GroupSize, Opponent, Opponents
+from scramjet.training.self_play.selection import draw_members, draw_probabilities, least_missed
 
 STEPS, ENVS = 24, 12
 
@@ -38,7 +44,7 @@ class Games:
     """A pool with two groups: envs 0 to 5 against two opponents that change, 6 and 7 against random moves."""
 
     def __init__(self, world: str, parameters: dict[str, Any], *, fused: bool = True, **settings: Any) -> None:
-        self.pool = NativePool(load_env(world, **parameters), ENVS, num_threads=1)
+        self.pool = NativePool(load_env(world, **parameters), ENVS, backend="interpreted")
         self.policy = make_policy(self.pool, 0, **settings)
         self.others = [make_policy(self.pool, seed, **settings) for seed in (1, 2, 3, 4)]
         self.sizes = [GroupSize(0, 6, 2, 2), GroupSize(6, 2, 1, 1)]
@@ -82,12 +88,11 @@ def test_opponents_choose_what_their_own_policies_draw_and_the_rest_is_the_learn
         for group, first, now in zip(games.opponents.groups, (0, 6), before, strict=True):
             for t in range(STEPS):
                 seats[t, first : first + len(now)] = now
-                drawn = (group.seat_draws[t].numpy() * games.pool.num_players).astype(np.int64)
+                next_seats = (group.seat_draws[t].numpy() * games.pool.num_players).astype(np.int64)
                 over = is_over(games, rollout, t)[first : first + len(now)]
-                now = np.where(over, drawn, now)
+                now = np.where(over, next_seats, now)
             np.testing.assert_array_equal(group.learner_seat.numpy(), now)
         mine = mine_by_hand(games, rollout, seats)
-        assert rollout.mine is not None
         np.testing.assert_array_equal(rollout.mine.numpy(), mine)
         assert 0 < mine[:, : 8 * games.pool.num_rows // ENVS].mean() < 1
         check_actions(games, rollout, mine)
@@ -102,6 +107,19 @@ def is_over(games: Games, rollout: Rollout, t: int) -> np.ndarray:
     return (ended | ~rollout.alive[t].numpy().reshape(ENVS, -1)).all(1)
 
 
+def drawn(
+    policy: Policy, rollout: Rollout, t: int, rows: slice, noise: torch.Tensor, state: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The actions that a policy draws for some rows in step t, and its state after them."""
+    with torch.no_grad():
+        output = policy(rollout.obs[t, rows], state)
+    log_prob = torch.zeros(len(output.logits), device=policy.device)
+    action = torch.zeros_like(log_prob, dtype=torch.int64)
+    mask = None if rollout.mask is None else rollout.mask[t, rows]
+    policy.distribution.sample(output.logits, mask, noise[t, rows], action, log_prob)
+    return action, output.state
+
+
 def check_actions(games: Games, rollout: Rollout, mine: np.ndarray) -> None:
     """Rows that are not the learner's hold what the slot's policy draws with the group's noise."""
     per_env = games.pool.num_rows // ENVS
@@ -109,11 +127,7 @@ def check_actions(games: Games, rollout: Rollout, mine: np.ndarray) -> None:
     for slot in (0, 1):
         rows = slice(3 * per_env * slot, 3 * per_env * (slot + 1))
         for t in range(STEPS):
-            policy, mask = games.others[slot], None if rollout.mask is None else rollout.mask[t, rows]
-            action, log_prob = torch.zeros(3 * per_env, dtype=torch.int64), torch.zeros(3 * per_env)
-            with torch.no_grad():
-                logits = policy(rollout.obs[t, rows]).logits
-            policy.distribution.sample(logits, mask, noise[t, rows], action, log_prob)
+            action, _ = drawn(games.others[slot], rollout, t, rows, noise)
             theirs = ~torch.from_numpy(mine[t, rows])
             assert torch.equal(rollout.action[t, rows][theirs], action[theirs])
 
@@ -125,8 +139,6 @@ def test_new_opponents_begin_where_games_end_and_results_name_who_played() -> No
     group.waiting = [games.opponent(2), games.opponent(3)]
     rollout = games.play()
     assert group.members.tolist() == [[0, 1], [2, 3]]
-    assert rollout.opponent is not None
-    assert rollout.outcome is not None
     ended = rollout.outcome > 0
     assert torch.equal(ended, (rollout.terminated | rollout.truncated) & (torch.arange(ENVS) < 8))
     for env in range(6):
@@ -134,17 +146,10 @@ def test_new_opponents_begin_where_games_end_and_results_name_who_played() -> No
         assert told == [env // 3] + [2 + env // 3] * (len(told) - 1)
     assert set(rollout.opponent[:, 6:8][ended[:, 6:8]].tolist()) == {9}
     for t, env in ended.nonzero().tolist():
-        sat = games_seat(rollout, t, env)
+        mover = int(rollout.seat[t, env])
+        sat = mover if bool(rollout.mine[t, env]) else 1 - mover  # the learner
         expected = {1.0: 3, 0.0: 2, -1.0: 1}[float(rollout.reward[t, env, sat])]
         assert int(rollout.outcome[t, env]) == expected
-
-
-def games_seat(rollout: Rollout, t: int, env: int) -> int:
-    """The learner's seat in the game that ended in step t, from any step of it: the seat that moved where it chose."""
-    assert rollout.mine is not None
-    assert rollout.seat is not None
-    seat = int(rollout.seat[t, env])
-    return seat if bool(rollout.mine[t, env]) else 1 - seat
 
 
 def test_a_third_generation_waits_for_the_last_game_of_the_first() -> None:
@@ -160,14 +165,13 @@ def test_a_third_generation_waits_for_the_last_game_of_the_first() -> None:
     assert int(group.newest) == 1
 
 
-@pytest.mark.parametrize("kind", WORLDS)
 @pytest.mark.parametrize("memory", [None, "lstm"])
+@pytest.mark.parametrize("kind", WORLDS)
 def test_only_the_learners_turns_become_samples(kind: str, memory: str | None) -> None:
     games = Games(*WORLDS[kind], encoder="mlp", memory=memory)
     rollout = games.play()
     samples = lay_out(rollout, torch.zeros_like(rollout.log_prob), torch.zeros_like(rollout.log_prob))
     places = samples.place if samples.counts is None else samples.place[samples.counts]
-    assert rollout.mine is not None
     valid = rollout.mine if rollout.alive is None else rollout.mine & rollout.alive[:-1]
     assert sorted(places.tolist()) == valid.flatten().nonzero().squeeze(1).tolist()
 
@@ -178,17 +182,10 @@ def test_opponents_with_memory_remember_their_own_games_only() -> None:
     rollout = games.play()
     state, told = torch.zeros(2, policy.state_size), False  # of both seats of env 0
     for t in range(STEPS):
-        assert rollout.seat is not None
-        assert rollout.mine is not None
-        assert rollout.mask is not None
         seat = int(rollout.seat[t, 0])
-        with torch.no_grad():
-            output = policy(rollout.obs[t, :1], state[seat : seat + 1])
-        assert output.state is not None
-        state[seat] = output.state[0]
+        action, after = drawn(policy, rollout, t, slice(0, 1), group.noise, state[seat : seat + 1])
+        state[seat] = after[0]
         if not bool(rollout.mine[t, 0]):
-            action, log_prob = torch.zeros(1, dtype=torch.int64), torch.zeros(1)
-            policy.distribution.sample(output.logits, rollout.mask[t, :1], group.noise[t, :1], action, log_prob)
             assert int(action) == int(rollout.action[t, 0])
             told = True
         if bool(rollout.terminated[t, 0] | rollout.truncated[t, 0]):
@@ -203,7 +200,6 @@ def test_games_with_the_same_moves_have_the_same_hash_and_others_another() -> No
     moves: list[list[int]] = [[] for _ in range(ENVS)]
     for _ in range(20):
         rollout = games.play()
-        assert rollout.game is not None
         for t in range(STEPS):
             for env in range(ENVS):
                 moves[env].append(int(rollout.action[t, env]))
@@ -221,13 +217,114 @@ def test_among_equals_of_more_than_two_wins_are_as_likely_as_losses() -> None:
     games = Games(*WORLDS["agents"], encoder="mlp")
     for group in games.opponents.groups:
         group.seat_opponents(0, [Opponent(i, None) for i in range(group.size.num_slots)])
-    for parameter in games.policy.network.actor_head.parameters():  # type: ignore[union-attr]
+    for parameter in games.policy.network.actor_head.parameters():
         torch.nn.init.zeros_(parameter)
-    counts = {1: 0, 2: 0, 3: 0}
-    for _ in range(60):
-        rollout = games.play()
-        assert rollout.outcome is not None
-        for outcome in rollout.outcome[rollout.outcome > 0].tolist():
-            counts[outcome] += 1
-    assert counts[1] + counts[3] > 300
+    counts = sum(torch.bincount(games.play().outcome.flatten().long(), minlength=4) for _ in range(15)).tolist()
+    assert counts[1] + counts[3] > 150
     assert abs(counts[1] - counts[3]) < 4 * (counts[1] + counts[3]) ** 0.5
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "mlp": {"encoder": "mlp"},
+    "board": {"encoder": "grid_cnn", "grid_channels": (8,), "grid_blocks": 1, "shared_trunk": True},
+    "memory": {"encoder": "mlp", "memory": "gru", "memory_size": 8},
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_the_gpu_the_whole_rollout_is_one_graph_and_opponents_choose_what_their_policies_draw(kind: str) -> None:
+    world, parameters = WORLDS["seats"]
+    pool = CudaPool(load_env(world, **parameters), 64)
+    policy = make_policy(pool, 0, **KINDS[kind]).to("cuda")
+    others = [make_policy(pool, seed, **KINDS[kind]).to("cuda") for seed in (1, 2, 3, 4)]
+    weights = [plain_weights(other.state_dict()) for other in others]
+    opponents = Opponents(pool, policy, [GroupSize(0, 32, 2, 2)], STEPS, fused=True, seed=5)
+    player = RolloutPlayer(pool, choose_executor(policy, pool, fused=True), STEPS, others=opponents)
+    group = opponents.groups[0]
+    group.seat_opponents(0, [Opponent(0, weights[0]), Opponent(1, weights[1])])
+    pool.reset(3, out=player.buffers.last)
+    generator, told = torch.Generator("cuda").manual_seed(7), set()
+    for number in range(8):
+        if number == 3:
+            group.waiting = [Opponent(2, weights[2]), Opponent(3, None)]
+        rollout = player.play(generator)
+        told |= set(rollout.opponent[rollout.outcome > 0].tolist())
+        assert bool(rollout.mine[:, 32:].all())
+        assert 0.2 < float(rollout.mine[:, :32].float().mean()) < 0.8
+        if kind == "mlp" and number < 3:
+            for slot in (0, 1):
+                rows = slice(16 * slot, 16 * (slot + 1))
+                for t in range(STEPS):
+                    action, _ = drawn(others[slot], rollout, t, rows, group.noise)
+                    theirs = ~rollout.mine[t, rows]
+                    same = (rollout.action[t, rows] == action)[theirs].float()
+                    assert float(same.mean()) > 0.9 if len(same) else True  # rounding may move a draw at an edge
+    assert player.is_recorded
+    assert told == {0, 1, 2, 3}
+
+
+# --- who is drawn, who stays, and how results are counted ------------------------------------------------------------
+
+SETTINGS = {"exponent": 2.0, "uniform_share": 0.2, "num_newest": 2}
+
+
+def test_prioritized_draws_follow_the_power_of_the_loss_rate_over_a_floor() -> None:
+    drawn = draw_probabilities([0.5, 0.8, 1.0], "prioritized", **SETTINGS)
+    total = 0.25 + 0.04
+    expected = [0.8 * 0.25 / total + 0.2 / 3, 0.8 * 0.04 / total + 0.2 / 3, 0.2 / 3]
+    assert drawn.tolist() == pytest.approx(expected)
+    assert draw_probabilities([1.0, 1.0], "prioritized", **SETTINGS).tolist() == [0.5, 0.5]
+    # Uniform and newest ignore win rates.
+    assert draw_probabilities([0.0, 1.0], "uniform", **SETTINGS).tolist() == [0.5, 0.5]
+    newest = draw_probabilities([0.0, 1.0, 1.0], "newest", **SETTINGS)
+    assert newest.tolist() == [0, 0.5, 0.5]
+
+
+def test_opponents_are_distinct_while_there_are_enough() -> None:
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        assert sorted(draw_members(torch.full((4,), 0.25), 4, generator)) == [0, 1, 2, 3]
+        few = draw_members(torch.tensor([0.0, 0.5, 0.5]), 4, generator)
+        assert set(few) == {1, 2}
+        assert len(few) == 4
+
+
+def test_draws_follow_their_probabilities() -> None:
+    generator = torch.Generator().manual_seed(1)
+    first = [draw_members(torch.tensor([0.7, 0.2, 0.1]), 1, generator)[0] for _ in range(2000)]
+    assert [first.count(i) / 2000 for i in range(3)] == pytest.approx([0.7, 0.2, 0.1], abs=0.04)
+
+
+def test_snapshots_that_stay_are_spread_over_time() -> None:
+    kept: list[int] = []
+    for step in range(100):
+        kept.append(step)
+        if len(kept) > 8:
+            del kept[least_missed(kept)]
+    assert kept[0] == 0
+    assert kept[-1] == 99
+    gaps = [later - earlier for earlier, later in itertools.pairwise(kept)]
+    assert max(gaps) <= 2 * 99 / 7 + 1
+
+
+class Ended:
+    """The part of a rollout that a league looks at: 500 games against each of four members."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.opponent = torch.arange(4, dtype=torch.int32).repeat(500, 1)
+        self.outcome = torch.tensor([int(each) for each in outcomes], dtype=torch.int8).repeat(500, 1)
+        self.game = torch.arange(1, 2001).view(500, 4)
+
+
+def test_the_win_rate_is_over_all_members_alike() -> None:
+    for lost in range(4):
+        members = [Member(number, str(number), "self", number, rating=1000.0) for number in range(4)]
+        anything: Any = None
+        league = League(SelfPlayConfig(pool_fraction=0.5), anything, [], members, anything, anything, seed=0)
+        rollout: Any = Ended([Outcome.LOSS if number == lost else Outcome.WIN for number in range(4)])
+        league.count(rollout)
+        assert league.win_rate == pytest.approx(0.75)
+        assert [member.win_rate > 0.9 for member in members] == [number != lost for number in range(4)]
+        assert league.metrics()["self_play/distinct_games"] == 1.0
+        assert 1100 < league.rating < 1300  # three quarters of the points: 191 above equals, less the prior's pull

@@ -1,28 +1,27 @@
 """Remote actors on a Ray cluster of two nodes, both on this machine."""
 
 import contextlib
+import http.server
 import importlib.util
 import os
 import signal
-import subprocess
-import time
+import socket
+import threading
 from functools import partial
 
 import pytest
 
 import scramjet
-from scramjet.training.asynchronous.ray.cluster import PROCESS_SETTINGS
-from tests.helpers.async_runs import settings
+from scramjet.errors import ConfigError
+from scramjet.training.asynchronous.ray.cluster import PROCESS_SETTINGS, RayCluster
+from tests.helpers.async_runs import UPDATE, processes, settings
 from tests.helpers.forked_commands import start
+from tests.helpers.launched import wait_until
 from tests.helpers.run_files import lines_of
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.skipif(
-        importlib.util.find_spec("ray") is None, reason="needs ray, which is imported by what is tested"
-    ),
-]
-
+pytestmark = [pytest.mark.rest, pytest.mark.faults]
+if importlib.util.find_spec("ray") is None:
+    pytest.skip("needs ray", allow_module_level=True)
 
 SOON_MISSED = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "300"}
 """A node where nobody answers is asked five times before it counts as gone; how long each answer may take stays."""
@@ -83,28 +82,21 @@ def test_a_run_goes_on_when_a_node_is_killed_and_is_resumed_elsewhere(cluster, t
     told = capsys.readouterr()
     assert told.out.count(": restarted: ") == restarts
 
-    end = result.step + 8 * 16 * 4
-    again = scramjet.train(
-        resume=result.run_path,
-        ray_address=cluster.address,
-        total_timesteps=end,
-        runs_dir=tmp_path,
-        display="plain",
-    )
-    assert again.step == end
+    end = result.step + 4 * UPDATE
+    given = {"ray_address": cluster.address, "runs_dir": tmp_path, "display": "plain"}
+    assert scramjet.train(resume=result.run_path, total_timesteps=end, **given).step == end
     assert "resumed with fresh episodes" in capsys.readouterr().out
 
 
 def test_the_command_starts_ray_by_itself_and_leaves_nothing_behind_after_a_signal(tmp_path):
-    words = [
-        "train", "gym:CartPole-v1", "--mode", "async", "--actors", "ray", "--num-envs", "4", "--num-actors", "2",
-        "--num-steps", "16", "--eval.every", "0", "--eval.final-episodes", "0", "--display", "plain",
-        "--runs-dir", tmp_path, "--run-name", "r",
-    ]  # fmt: skip
-    process = start(*words, output=tmp_path / "output", first=os.setsid)
+    words = (
+        "train gym:CartPole-v1 --mode async --actors ray --num-envs 4 --num-actors 2 --num-steps 16 --eval.every 0 "
+        f"--eval.final-episodes 0 --display plain --run-name r --runs-dir {tmp_path}"
+    )
+    process = start(*words.split(), output=tmp_path / "output", first=os.setsid)
     try:
         metrics = tmp_path / "r" / "metrics.jsonl"
-        _wait_until(lambda: process.exitcode is not None or (metrics.exists() and metrics.stat().st_size > 0))
+        wait_until(lambda: process.exitcode is not None or (metrics.exists() and metrics.stat().st_size > 0), 180)
         others = _started_by(process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
@@ -117,24 +109,32 @@ def test_the_command_starts_ray_by_itself_and_leaves_nothing_behind_after_a_sign
         assert "raylet" not in output
         assert list((tmp_path / "r" / "checkpoints").glob("step_*"))
         assert len(others) > 3
-        _wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in others), 30)
+        wait_until(lambda: not processes().keys() & others, 60)
     finally:
         process.kill()
 
 
 def _started_by(pid):
     """The processes that a process has started, whoever their parents are now."""
-    words = ["ps", "-ww", "-o", "pid=,ppid=,args=", "-e"]
-    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
-    parents = {int(line.split()[0]): int(line.split()[1]) for line in lines}
+    parents = {each: parent for each, (parent, _) in processes().items()}
     found = {pid}
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
 
 
-def _wait_until(condition, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def test_an_address_where_nobody_listens_is_named():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+            with pytest.raises(ConfigError, match=f"{address}.*start it with ray start --head"):
+                RayCluster(address, num_cpus=1)
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as page:
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        with pytest.raises(ConfigError, match="what listens there is not Ray"):
+            RayCluster(f"127.0.0.1:{page.server_port}", num_cpus=1)
+        page.shutdown()
+    for address in ("somewhere", "host:port", "10.0.0.1:70000"):
+        with pytest.raises(ConfigError, match="must be auto, HOST:PORT"):
+            RayCluster(address, num_cpus=1)

@@ -1,5 +1,8 @@
-"""What a remote actor does in its process: called here, without Ray."""
+"""What a remote actor does in its process, and how worlds of the user's own reach it: called here, without Ray."""
 
+import importlib.util
+import os
+import pickle
 import sys
 from dataclasses import replace
 
@@ -10,14 +13,17 @@ import pytest
 import torch
 
 from scramjet.adapters.factories import register_factory
+from scramjet.adapters.registry import load_world
+from scramjet.adapters.world_code import file_in
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.errors import ScramjetError
+from scramjet.errors import ConfigError, ScramjetError
 from scramjet.training.asynchronous.ray.remote_actor import Order, RemoteActor
 from scramjet.training.asynchronous.ray.sent_world import SentWorld
 from scramjet.training.components import make_policy
 from scramjet.training.config.resolution import resolve
 from scramjet.version import __version__
 from tests.helpers.async_runs import Corridor, settings
+from tests.helpers.run_files import train
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -75,17 +81,68 @@ def test_a_trajectory_is_played_by_the_weights_that_were_sent_and_goes_on_where_
     np.testing.assert_allclose(played.arrays[log_prob].reshape(-1), wanted.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("on_env_error", ["restart", "fail"])
-def test_envs_that_fail_are_made_anew_in_the_actor_if_they_may_be(on_env_error):
+def test_envs_that_fail_are_made_anew_in_the_actor_if_they_may_be():
     Failing.num_steps = 0
-    actor, policy = actor_of(register_factory(Failing), on_env_error=on_env_error)
-    if on_env_error == "fail":
-        with pytest.raises(ScramjetError, match="the door is missing"):
-            actor.play(0, weights_of(policy))
-        return
+    actor, policy = actor_of(register_factory(Failing), on_env_error="fail")
+    with pytest.raises(ScramjetError, match="the door is missing"):
+        actor.play(0, weights_of(policy))
+    Failing.num_steps = 0
+    actor, policy = actor_of(register_factory(Failing), on_env_error="restart")
     first, second = (actor.play(0, weights_of(policy)) for _ in range(2))
     assert (first.restarts, second.restarts) == (1, 0)
     assert "restarted: " in first.messages[0]
     assert "the door is missing" in first.messages[0]
     assert not second.messages
     assert first.episodes.num_ended + second.episodes.num_ended >= 8
+
+
+def test_without_ray_the_extra_to_install_is_named_and_no_run_is_begun(tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name, *rest))
+    with pytest.raises(ConfigError, match=r"pip install 'scramjet\[ray\]'"):
+        train(settings(actors="ray"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# --- worlds that are sent --------------------------------------------------------------------------------------------
+
+FACTORY = "import gymnasium\nfrom {helper} import NAME\ndef make():\n    return gymnasium.make(NAME)\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "far_names.py").write_text("NAME = 'CartPole-v1'\n")
+    (tmp_path / "far_envs.py").write_text(FACTORY.format(helper="far_names"))
+    return tmp_path
+
+
+def on_another_machine(sent, files):
+    """What is left of a world there: the bytes that were sent, and none of the files."""
+    data = pickle.dumps(sent)
+    for path in files.glob("*.py"):
+        path.unlink()
+    for name in ("far_envs", "far_names"):
+        sys.modules.pop(name, None)
+    return pickle.loads(data)
+
+
+def test_a_file_and_what_it_imports_are_sent_and_the_users_own_file_is_used_where_it_is(files):
+    name = f"factory:{files / 'far_envs.py'}:make"
+    sent = SentWorld.of(name)
+    assert sent.open() == name
+    (files / "far_names.py").write_text("NAME = 'Acrobot-v1'\n")  # a file with other contents there is not used
+    assert load_world(sent.open(), {}).env_factory()().spec.id == "CartPole-v1"
+    opened = on_another_machine(sent, files).open()
+    assert opened != name
+    assert os.path.basename(file_in(opened).path) == "far_envs.py"
+    assert load_world(opened, {}).env_factory()().spec.id == "CartPole-v1"
+
+
+def test_a_module_of_the_users_is_sent_and_an_installed_one_is_not(files, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(files)])
+    sent = SentWorld.of("factory:far_envs:make")
+    assert set(sent.sources) == {"far_envs.py", "far_names.py"}
+    assert SentWorld.of("gym:gymnasium:CartPole-v1").sources is None
+    there = on_another_machine(sent, files)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(files)])
+    assert load_world(there.open(), {}).env_factory()().spec.id == "CartPole-v1"
