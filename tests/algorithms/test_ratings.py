@@ -1,4 +1,4 @@
-"""Ratings against closed forms, plain likelihoods, simulations with known strengths, bootstrap, and choix."""
+"""Ratings and the test for cycles, against closed forms, likelihoods, simulated strengths, and choix."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from scramjet.algorithms import choice_model
 from scramjet.algorithms.choice_model import simulate_places
+from scramjet.algorithms.cycles import chi_square_tail, clearest_cycle, cycle_test, pairwise_wins
 from scramjet.algorithms.ratings import (
     ELO_PER_STRENGTH,
     Rankings,
-    Ratings,
     Results,
     expected_score,
     performance_rating,
@@ -42,10 +43,8 @@ def results(pairs, num_players=None):
 
 def orders(rows, num_players):
     """Rankings from rows of players, best first."""
-    players = np.array(rows)
-    return Rankings(
-        num_players, players, np.tile(np.arange(1, players.shape[1] + 1), (len(rows), 1)), np.ones(len(rows))
-    )
+    places = np.tile(np.arange(1, len(rows[0]) + 1), (len(rows), 1))
+    return Rankings(num_players, np.array(rows), places, np.ones(len(rows)))
 
 
 def simulated(strengths, draw, games, generator):
@@ -60,11 +59,11 @@ def simulated(strengths, draw, games, generator):
 
 def davidson_luce_log_posterior(rankings, strengths, log_ties, prior, tie_prior):
     """The log posterior written out, game by game: at each place the tied group against all groups there could be."""
-    total = -sum(s * s for s in strengths) / (2 * prior**2) - sum(t * t for t in log_ties) / (2 * tie_prior**2)
+    total = -(strengths**2).sum() / (2 * prior**2) - (log_ties**2).sum() / (2 * tie_prior**2)
 
-    def weight(group):
-        tie = 1.0 if len(group) == 1 else math.exp(log_ties[len(group) - 2])
-        return tie * math.exp(sum(strengths[player] for player in group) / len(group))
+    def log_weight(group):
+        tie = 0.0 if len(group) == 1 else log_ties[len(group) - 2]
+        return tie + sum(strengths[player] for player in group) / len(group)
 
     for players, places, count in zip(rankings.players, rankings.places, rankings.counts, strict=True):
         for place in sorted(set(places)):
@@ -72,47 +71,26 @@ def davidson_luce_log_posterior(rankings, strengths, log_ties, prior, tie_prior)
             group = [p for p, q in zip(players, places, strict=True) if q == place]
             sizes = range(1, min(len(left), len(log_ties) + 1) + 1)
             every = [subset for size in sizes for subset in itertools.combinations(left, size)]
-            total += count * math.log(weight(group) / sum(map(weight, every)))
+            total += count * (log_weight(group) - torch.stack([log_weight(each) for each in every]).logsumexp(0))
     return total
 
 
-def numeric_gradient_and_hessian(function, point, step=1e-3):
-    """Central differences of a function of a vector."""
-    size, eye = len(point), np.eye(len(point)) * step
-    gradient = np.array([(function(point + e) - function(point - e)) / (2 * step) for e in eye])
-    hessian = np.empty((size, size))
-    for i, j in itertools.product(range(size), repeat=2):
-        corners = [function(point + a * eye[i] + b * eye[j]) * a * b for a in (1, -1) for b in (1, -1)]
-        hessian[i, j] = sum(corners) / (4 * step**2)
-    return gradient, hessian
-
-
-def test_two_players_without_draws_differ_by_the_logarithm_of_their_odds():
+def test_two_players_differ_by_the_logarithm_of_their_odds_and_davidsons_draw_parameter_has_its_closed_form():
     rated = rate(results({(0, 1): (30, 10)}), anchor=1, **NO_PRIOR)
     assert rated.ratings == pytest.approx([1000 + 400 * math.log10(3), 1000], abs=1e-3)
     assert rated.standard_errors == pytest.approx([ELO_PER_STRENGTH * math.sqrt(1 / 30 + 1 / 10), 0], rel=1e-4)
-
-
-def test_davidsons_draw_parameter_of_two_players_has_its_closed_form():
+    assert rated.draw_parameter == 0
     rated = rate(results({(0, 1): (30, 24, 10)}), **NO_PRIOR)
     assert rated.draw_parameter == pytest.approx(24 / math.sqrt(30 * 10), rel=1e-5)
     assert rated.difference(0, 1)[0] == pytest.approx(400 * math.log10(3), abs=1e-3)
 
 
-def test_without_draws_the_draw_parameter_is_zero():
-    assert rate(results({(0, 1): (3, 1)})).draw_parameter == 0
+def test_ratings_of_pairs_and_of_rankings_are_those_of_choix():
+    for games, theirs in ((results(PAIRS), CHOIX_OF_PAIRS), (orders(ORDERS, 4), CHOIX_OF_ORDERS)):
+        assert (rate(games, **CHOIX_PRIOR).ratings - 1000) / ELO_PER_STRENGTH == pytest.approx(theirs, abs=2e-6)
 
 
-def test_ratings_of_pairs_are_those_of_choix():
-    rated = rate(results(PAIRS), **CHOIX_PRIOR)
-    assert (rated.ratings - 1000) / ELO_PER_STRENGTH == pytest.approx(CHOIX_OF_PAIRS, abs=2e-6)
-
-
-def test_ratings_of_rankings_are_those_of_choix():
-    rated = rate(orders(ORDERS, 4), **CHOIX_PRIOR)
-    assert (rated.ratings - 1000) / ELO_PER_STRENGTH == pytest.approx(CHOIX_OF_ORDERS, abs=2e-6)
-
-
+@pytest.mark.rest
 def test_choix_agrees_on_random_games():
     choix = pytest.importorskip("choix")
     generator = np.random.default_rng(0)
@@ -132,16 +110,17 @@ def test_the_maximum_and_its_curvature_are_those_of_the_posterior_written_out():
     rankings = Rankings(5, players, places, np.arange(1.0, 13.0))
     num_ties = max(np.bincount(row).max() for row in places) - 1
     rated = rate(rankings, prior_deviation=2 * ELO_PER_STRENGTH, tie_deviation=1.5)
-    point = np.concatenate([(rated.ratings - 1000) / ELO_PER_STRENGTH, np.log(rated.tie_parameters)])
+    point = torch.from_numpy(np.concatenate([(rated.ratings - 1000) / ELO_PER_STRENGTH, np.log(rated.tie_parameters)]))
     assert len(rated.tie_parameters) == num_ties >= 2
 
     def log_posterior(at):
         return davidson_luce_log_posterior(rankings, at[:5], at[5:], 2, 1.5)
 
-    gradient, hessian = numeric_gradient_and_hessian(log_posterior, point)
-    assert gradient == pytest.approx(np.zeros(len(point)), abs=1e-4)
-    covariance = np.linalg.inv(-hessian)[:5, :5] * ELO_PER_STRENGTH**2
-    assert rated.covariance == pytest.approx(covariance, rel=1e-3)
+    gradient = torch.autograd.functional.jacobian(log_posterior, point)
+    assert gradient.numpy() == pytest.approx(np.zeros(len(point)), abs=1e-4)
+    hessian = torch.autograd.functional.hessian(log_posterior, point)
+    covariance = torch.linalg.inv(-hessian)[:5, :5] * ELO_PER_STRENGTH**2
+    assert rated.covariance == pytest.approx(covariance.numpy(), rel=1e-3)
 
 
 def test_a_game_of_two_as_a_ranking_is_rated_as_a_pair():
@@ -164,71 +143,40 @@ def test_the_anchor_is_at_1000_and_errors_are_those_of_differences_to_it():
         assert anchored.standard_errors[player] == pytest.approx(error, abs=1e-6)
 
 
-def test_an_undefeated_player_has_a_finite_rating_that_grows_with_its_games():
-    gaps = [rate(results({(0, 1): (games, 0)})).difference(0, 1)[0] for games in (1, 10, 1000, 10**6)]
-    assert gaps == sorted(gaps)
-    assert 0 < gaps[0] < gaps[-1] < 5000
-
-
-def test_draws_pull_two_players_together():
-    apart = {(0, 2): (8, 2, 0), (1, 2): (2, 4, 4)}
-    without = rate(results(apart)).difference(0, 1)
-    with_draws = rate(results({**apart, (0, 1): (0, 20, 0)})).difference(0, 1)
-    assert 0 < with_draws[0] < without[0]
-    assert with_draws[1] < without[1]
+def games_of_four(strengths, generator):
+    """60 games of four of the players, with ties."""
+    players = np.array([generator.permutation(len(strengths))[:4] for _ in range(60)])
+    return Rankings(
+        len(strengths), players, simulate_places(players, strengths, np.log([0.5, 0.3, 0.2]), generator), np.ones(60)
+    )
 
 
 def test_known_strengths_lie_within_the_intervals_at_the_stated_rate():
     generator = np.random.default_rng(5)
-    inside = []
-    for _ in range(150):
-        strengths = generator.normal(0, 1, 6)
-        rated = rate(simulated(strengths, 0.6, 20, generator), anchor=0)
-        truth = 1000 + (strengths - strengths[0]) * ELO_PER_STRENGTH
-        inside += list(np.abs(rated.ratings - truth)[1:] < 1.96 * rated.standard_errors[1:])
-    assert 0.93 < np.mean(inside) < 0.97
+    for name, tournaments, tolerance, play in (
+        ("pairs", 150, 0.02, lambda strengths: simulated(strengths, 0.6, 20, generator)),
+        ("four with ties", 60, 0.04, lambda strengths: games_of_four(strengths, generator)),
+    ):
+        inside = []
+        for _ in range(tournaments):
+            strengths = generator.normal(0, 1, 6)
+            rated = rate(play(strengths), anchor=0)
+            truth = 1000 + (strengths - strengths[0]) * ELO_PER_STRENGTH
+            inside += list(np.abs(rated.ratings - truth)[1:] < 1.96 * rated.standard_errors[1:])
+        assert np.mean(inside) == pytest.approx(0.95, abs=tolerance), name
 
 
-def test_known_strengths_of_games_of_four_with_ties_lie_within_the_intervals_at_the_stated_rate():
-    generator = np.random.default_rng(6)
-    inside = []
-    for _ in range(60):
-        strengths = generator.normal(0, 1, 5)
-        players = np.array([generator.permutation(5)[:4] for _ in range(60)])
-        places = simulate_places(players, strengths, np.log([0.5, 0.3, 0.2]), generator)
-        rated = rate(Rankings(5, players, places, np.ones(60)), anchor=0)
-        truth = 1000 + (strengths - strengths[0]) * ELO_PER_STRENGTH
-        inside += list(np.abs(rated.ratings - truth)[1:] < 1.96 * rated.standard_errors[1:])
-    assert 0.91 < np.mean(inside) < 0.99
-
-
-def test_a_bootstrap_over_games_gives_the_same_standard_errors():
-    generator = np.random.default_rng(7)
-    games = simulated([0.8, 0.2, 0.0, -0.9], 0.5, 200, generator)
-    counts = np.stack([games.wins, games.draws, games.losses], axis=1)
-    samples = []
-    for _ in range(400):
-        drawn = np.array([generator.multinomial(200, row / row.sum()) for row in counts], dtype=float)
-        samples.append(rate(Results(4, games.first, games.second, *drawn.T), anchor=3).ratings)
-    assert np.std(samples, axis=0)[:3] == pytest.approx(rate(games, anchor=3).standard_errors[:3], rel=0.12)
-
-
-@pytest.mark.parametrize(
-    "games",
-    [
+def test_newtons_method_converges_on_awkward_results():
+    for games in (
         results({(0, 1): (10**6, 0), (1, 2): (10**6, 0), (0, 2): (0, 10**6)}),
         results({(0, 1): (1, 0), (2, 3): (0, 10**5, 1)}),
         results({(0, 1): (0, 50, 0), (1, 2): (1e-3, 0, 0)}),
         results({(0, 1): (0, 0)}),
         orders([(0, 1, 2, 3, 4)] * 1000, 5),
-    ],
-)
-def test_newtons_method_converges_on_awkward_results(games):
-    rated = rate(games)
-    assert isinstance(rated, Ratings)
-    assert rated.num_iterations < 60
-    assert np.isfinite(rated.ratings).all()
-    assert np.isfinite(rated.standard_errors).all()
+    ):
+        rated = rate(games)
+        assert rated.num_iterations < 60, games
+        assert np.isfinite([rated.ratings, rated.standard_errors]).all(), games
 
 
 def test_conjugate_gradients_find_the_same_ratings(monkeypatch):
@@ -261,11 +209,10 @@ def test_expected_scores_are_the_shares_of_simulated_points():
     assert expected_score(400) == pytest.approx(10 / 11)
 
 
-@pytest.mark.parametrize("draw_parameter", [0.0, 0.7, 30.0])
-def test_a_performance_rating_is_the_maximum_of_its_posterior_on_a_grid(draw_parameter):
-    opponents, wins, draws, losses = [1000, 1300, 900], [5.5, 1, 9], [2, 2, 0.25], [1, 6, 0]
+def test_a_performance_rating_is_the_maximum_of_its_posterior_on_a_grid():
+    games = opponents, wins, draws, losses = [1000, 1300, 900], [5.5, 1, 9], [2, 2, 0.25], [1, 6, 0]
 
-    def log_posterior(rating):
+    def log_posterior(rating, draw_parameter):
         total = -((rating - 1100) ** 2) / (2 * 300**2)
         for opponent, win, draw, loss in zip(opponents, wins, draws, losses, strict=True):
             odds = 10 ** ((rating - opponent) / 400)
@@ -273,17 +220,132 @@ def test_a_performance_rating_is_the_maximum_of_its_posterior_on_a_grid(draw_par
             total -= (win + draw + loss) * np.log(odds + 1 + draw_parameter * np.sqrt(odds))
         return total
 
-    rating, error = performance_rating(
-        opponents, wins, draws, losses, draw_parameter=draw_parameter, prior_rating=1100, prior_deviation=300
-    )
-    grid = np.arange(0, 3000, 0.01)
-    assert rating == pytest.approx(grid[np.argmax(log_posterior(grid))], abs=0.02)
-    curvature = (log_posterior(rating + 1) - 2 * log_posterior(rating) + log_posterior(rating - 1)) / 1**2
-    assert error == pytest.approx(1 / math.sqrt(-curvature), rel=1e-3)
+    for ties in (0.0, 0.7, 30.0):
+        rating, error = performance_rating(*games, draw_parameter=ties, prior_rating=1100, prior_deviation=300)
+        grid = np.arange(0, 3000, 0.1)
+        assert rating == pytest.approx(grid[np.argmax(log_posterior(grid, ties))], abs=0.11), ties
+        below, at, above = log_posterior(np.array([rating - 1, rating, rating + 1]), ties)
+        assert error == pytest.approx(1 / math.sqrt(2 * at - below - above), rel=1e-3), ties
 
 
-def test_a_performance_rating_stays_finite_without_games_and_without_losses():
+def test_ratings_stay_finite_without_games_and_without_losses():
+    gaps = [rate(results({(0, 1): (games, 0)})).difference(0, 1)[0] for games in (1, 10, 1000, 10**6)]
+    assert gaps == sorted(gaps)
+    assert 0 < gaps[0] < gaps[-1] < 5000
     assert performance_rating([], [], [], [], draw_parameter=1.0) == pytest.approx((1000, 500))
     rating, error = performance_rating([1200], [1e9], [0], [0], draw_parameter=0.5)
     assert 1200 < rating < 10_000
     assert 0 < error < 500
+
+
+# --- cycles ------------------------------------------------------------------------------------------------------
+
+
+def round_robin(chances, draws, games, generator):
+    """Results where i beats j with chance chances[i, j] of the games that are not drawn; draws[i, j] of all are."""
+    first, second = np.triu_indices(len(chances), 1)
+    rates = np.stack([(1 - draws) * chances, draws + 0 * chances, (1 - draws) * (1 - chances)], axis=-1)
+    counts = np.array([generator.multinomial(games, rates[i, j]) for i, j in zip(first, second, strict=True)])
+    return Results(len(chances), first, second, *counts.astype(float).T)
+
+
+def by_strength(strengths):
+    """Chances to win, [K, K], that one number per player explains."""
+    return 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
+
+
+def test_the_tail_of_chi_square_is_that_of_torch():
+    for value, degrees in ((0.004, 1), (3.84, 1), (25.0, 10), (90.0, 120), (700.0, 500)):
+        half = torch.tensor([degrees / 2, value / 2], dtype=torch.float64)
+        assert chi_square_tail(value, degrees) == pytest.approx(torch.special.gammaincc(*half).item(), rel=1e-9)
+
+
+def test_the_deviance_of_three_players_is_that_of_its_closed_form():
+    games = Results(3, np.array([0, 1, 2]), np.array([1, 2, 0]), np.full(3, 70.0), np.zeros(3), np.full(3, 30.0))
+    found = cycle_test(games)  # by symmetry all three are rated the same
+    assert found.degrees_of_freedom == 1
+    assert found.deviance == pytest.approx(3 * 2 * (70 * math.log(1.4) + 30 * math.log(0.6)), abs=1e-6)
+    assert found.misfit == pytest.approx(math.sqrt(0.2**2 - 0.25 / 100))
+    assert not found.is_explained
+
+
+def test_rock_paper_scissors_is_found_and_named():
+    chances = np.array([[0.5, 0.8, 0.3], [0.2, 0.5, 0.75], [0.7, 0.25, 0.5]])
+    found = cycle_test(round_robin(chances, 0.1, 300, np.random.default_rng(0)))
+    assert not found.is_explained
+    assert found.cycle is not None
+    assert found.cycle.is_certain
+    assert found.cycle.players in {(0, 1, 2), (1, 2, 0), (2, 0, 1)}
+    assert sorted(found.cycle.win_rates) == pytest.approx([0.7, 0.75, 0.8], abs=0.06)
+
+
+def test_without_a_cycle_p_values_are_uniform_of_many_games_and_of_few():
+    for games, spread in ((200, 1.0), (6, 2.0)):
+        generator, found = np.random.default_rng(1), []
+        draws = generator.uniform(0, 0.9, (6, 6))  # of every pair its own: no business of this test
+        for _ in range(150):
+            chances = by_strength(generator.normal(0, spread, 6))
+            found.append(cycle_test(round_robin(chances, draws, games, generator)).p_value)
+        assert 0.01 < np.mean(np.array(found) < 0.05) < 0.1, games
+        assert 0.42 < np.mean(found) < 0.58, games  # half, within three standard errors
+
+
+def test_few_games_are_judged_by_simulation_and_the_same_each_time():
+    games = round_robin(by_strength(np.array([2.0, 0, -2])), 0.2, 5, np.random.default_rng(3))
+    assert cycle_test(games).is_simulated
+    assert cycle_test(games) == cycle_test(games)
+
+
+def test_a_wrong_scale_without_a_cycle_is_no_cycle():
+    chances = np.array([[0.5, 0.75, 0.76], [0.25, 0.5, 0.75], [0.24, 0.25, 0.5]])
+    found = cycle_test(round_robin(chances, 0.0, 2000, np.random.default_rng(4)))
+    assert not found.is_explained
+    assert found.cycle is None
+
+
+def test_two_players_leave_nothing_to_test_and_groups_that_never_met_each_have_their_own_differences():
+    found = cycle_test(Results(2, np.array([0]), np.array([1]), np.array([5.0]), np.array([1.0]), np.array([2.0])))
+    assert (found.degrees_of_freedom, found.p_value, found.cycle) == (0, 1.0, None)
+    first, second = np.array([0, 0, 1, 3, 3, 4]), np.array([1, 2, 2, 4, 5, 5])
+    games = Results(7, first, second, np.full(6, 10.0), np.zeros(6), np.full(6, 10.0))
+    assert cycle_test(games).degrees_of_freedom == 2
+
+
+def test_the_clearest_cycle_is_the_one_that_brute_force_finds():
+    generator = np.random.default_rng(5)
+    wins = generator.integers(0, 30, (9, 9)).astype(float)
+    np.fill_diagonal(wins, 0)
+
+    def evidence(*players):
+        """The least of the three edges'."""
+        pairs = zip(players, (*players[1:], players[0]), strict=True)
+        margins = [(wins[i, j] - wins[j, i], wins[i, j] + wins[j, i]) for i, j in pairs]
+        return min((lead - 1) / math.sqrt(games) if lead > 0 else -math.inf for lead, games in margins)
+
+    best = max(itertools.starmap(evidence, itertools.permutations(range(9), 3)))
+    found = clearest_cycle(wins)
+    assert found is not None
+    i, j, _ = found.players
+    assert evidence(*found.players) == best
+    assert found.win_rates[0] == wins[i, j] / (wins[i, j] + wins[j, i])
+    num_cycles = 2 * math.comb(9, 3)
+    assert found.p_value == pytest.approx(min(1, num_cycles * 0.5 * math.erfc(best / math.sqrt(2))))
+
+
+def test_wins_of_a_ranking_are_those_over_everyone_placed_lower():
+    rankings = Rankings(4, np.array([[2, 0, 3, 0]]), np.array([[1, 2, 2, 4]]), np.array([3.0]))
+    expected = np.zeros((4, 4))
+    expected[2, 0], expected[2, 3], expected[3, 0] = 6, 3, 3
+    assert np.array_equal(pairwise_wins(rankings), expected)
+
+
+def test_games_of_three_without_a_cycle_are_explained_and_with_one_are_not():
+    generator = np.random.default_rng(6)
+    players = np.tile([0, 1, 2], (300, 1))
+    plain = simulate_places(players, np.array([0.5, 0, -0.5]), np.log([0.3, 0.2]), generator)
+    assert cycle_test(Rankings(3, players, plain, np.ones(300))).is_explained
+    circle = np.array([[1, 2, 3], [3, 1, 2], [2, 3, 1]])[generator.integers(0, 3, 300)]
+    found = cycle_test(Rankings(3, players, circle, np.ones(300)))
+    assert not found.is_explained
+    assert found.cycle is not None
+    assert found.cycle.is_certain

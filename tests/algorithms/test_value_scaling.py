@@ -1,5 +1,6 @@
-"""PopArt and symlog against closed forms, and the layer that PopArt rescales."""
+"""PopArt, symlog and two-hot values against closed forms, and the layers that PopArt rescales and two-hot learns."""
 
+import copy
 import math
 
 import numpy as np
@@ -8,11 +9,10 @@ import torch
 from torch import nn
 
 from scramjet.algorithms.value_scaling import KEPT_SHARE, MIN_DEVIATION, PopArt, Symlog
-from scramjet.policies.compressed_values import symexp, symlog
+from scramjet.policies.compressed_values import BIN_RANGE, TwoHotHead, symexp, symlog, two_hot
 
 
 def popart_of(features=5, **given):
-    torch.manual_seed(0)
     return PopArt(nn.Linear(features, 1), **given)
 
 
@@ -21,20 +21,13 @@ def test_symlog_is_the_papers_formula_and_symexp_its_inverse():
     expected = [math.copysign(math.log(abs(x) + 1), x) for x in numbers.tolist()]
     torch.testing.assert_close(symlog(numbers), torch.tensor(expected, dtype=torch.float64))
     torch.testing.assert_close(symexp(symlog(numbers)), numbers)
+    assert Symlog().to_returns(torch.tensor([-500.0, 500.0])).square().isfinite().all()  # values that no return has
 
 
-def test_a_value_that_no_return_has_stays_finite():
-    assert bool(Symlog().to_returns(torch.tensor([-500.0, 500.0])).square().isfinite().all())
-
-
-def test_before_the_first_rollout_popart_changes_nothing():
-    values = torch.tensor([-3.0, 0.0, 12.5])
-    assert torch.equal(popart_of().to_returns(values), values)
-    assert torch.equal(popart_of().to_outputs(values), values)
-
-
-def test_after_one_rollout_its_returns_have_mean_0_and_deviation_1():
+def test_popart_changes_nothing_at_first_and_after_one_rollout_its_returns_have_mean_0_and_deviation_1():
     scale, returns = popart_of(), 5000 + 300 * torch.randn(4096)
+    assert torch.equal(scale.to_returns(returns), returns)
+    assert torch.equal(scale.to_outputs(returns), returns)
     scale.follow(returns)
     outputs = scale.to_outputs(returns)
     assert float(outputs.mean()) == pytest.approx(0, abs=1e-3)
@@ -55,7 +48,6 @@ def test_older_rollouts_weigh_less_by_the_kept_share():
 
 
 def test_the_returns_that_outputs_stand_for_are_preserved_when_statistics_change():
-    torch.manual_seed(0)
     layer, features = nn.Linear(5, 1), torch.randn(64, 5)
     scale = PopArt(layer)
     for returns in (1e4 + 100 * torch.randn(256), 1e4 + 3000 * torch.randn(256), torch.randn(256)):
@@ -64,30 +56,68 @@ def test_the_returns_that_outputs_stand_for_are_preserved_when_statistics_change
         torch.testing.assert_close(scale.to_returns(layer(features)).detach(), before, rtol=1e-5, atol=1e-5 * 1e4)
 
 
-@pytest.mark.parametrize("returns", [None, 1e4 + 100 * torch.randn(256, generator=torch.Generator().manual_seed(0))])
-def test_values_in_another_unit_stand_for_the_same_returns(returns):
-    features, layer = torch.randn(4, 5), nn.Linear(5, 1)
-    scale = PopArt(layer)
-    if returns is not None:
-        scale.follow(returns)
-    before = scale.to_returns(layer(features)).detach()
-    scale.multiply_returns(0.01)
-    torch.testing.assert_close(scale.to_returns(layer(features)).detach(), 0.01 * before, rtol=1e-5, atol=1e-3)
-    if returns is not None:
-        other = PopArt(nn.Linear(5, 1))
-        other.follow(0.01 * returns)
+def test_values_in_another_unit_stand_for_the_same_returns():
+    returns, features = 1e4 + 100 * torch.randn(256), torch.randn(4, 5)
+    for has_seen in (False, True):
+        layer = nn.Linear(5, 1)
+        scale, other = PopArt(layer), popart_of()
+        if has_seen:
+            scale.follow(returns)
+            other.follow(0.01 * returns)
+        before = scale.to_returns(layer(features)).detach()
+        scale.multiply_returns(0.01)
+        torch.testing.assert_close(scale.to_returns(layer(features)).detach(), 0.01 * before, rtol=1e-5, atol=1e-3)
         torch.testing.assert_close(scale.moments, other.moments, rtol=1e-6, atol=1e-6)
 
 
-def test_returns_that_do_not_count_leave_the_statistics_alone():
-    scale, other = popart_of(), popart_of()
+def test_returns_that_do_not_count_leave_the_statistics_alone_and_equal_ones_are_not_divided_by_zero():
+    scale, other, equal = popart_of(), popart_of(), popart_of()
     scale.follow(torch.tensor([1.0, 2.0, 1e9]), torch.tensor([True, True, False]))
     other.follow(torch.tensor([1.0, 2.0]))
     assert torch.equal(scale.moments, other.moments)
+    equal.follow(torch.full((8,), 7.0))
+    assert float(equal.mean_and_deviation[1]) == MIN_DEVIATION
+    assert float(equal.to_outputs(torch.tensor([7.0]))) == pytest.approx(0)
 
 
-def test_returns_that_are_all_the_same_are_not_divided_by_zero():
-    scale = popart_of()
-    scale.follow(torch.full((8,), 7.0))
-    assert float(scale.mean_and_deviation[1]) == MIN_DEVIATION
-    assert float(scale.to_outputs(torch.tensor([7.0]))) == pytest.approx(0)
+# --- two-hot values ----------------------------------------------------------------------------------------------
+
+BINS = torch.linspace(-3, 3, 7)
+
+
+def test_two_neighbouring_weights_encode_numbers_within_the_bins_exactly_and_those_beyond_are_the_outermost():
+    expected = torch.tensor([[0, 0, 0, 0, 0.75, 0.25, 0], [0, 1, 0, 0, 0, 0, 0]])
+    torch.testing.assert_close(two_hot(torch.tensor([1.25, -2.0]), BINS), expected)
+    numbers = torch.linspace(-3, 3, 1001)
+    weights = two_hot(numbers, BINS)
+    torch.testing.assert_close((weights * BINS).sum(1), numbers)
+    torch.testing.assert_close(weights.sum(1), torch.ones(1001))
+    assert weights.min() >= 0
+    assert int((weights > 0).sum(1).max()) == 2
+    assert two_hot(torch.tensor([-9.0, 9.0]), BINS).argmax(1).tolist() == [0, 6]
+
+
+def test_every_value_is_0_at_first_and_a_head_that_computed_them_can_be_copied():
+    head = TwoHotHead(4, 101)
+    assert float(head(torch.randn(8, 4)).detach().abs().max()) == pytest.approx(0, abs=1e-4)
+    assert copy.deepcopy(head).layer.weight.equal(head.layer.weight)
+
+
+def test_logits_that_are_the_weights_of_a_return_give_it_as_value():
+    head, returns = TwoHotHead(1, 101), torch.tensor([12_345.0])
+    with torch.no_grad():
+        head.layer.bias.copy_(two_hot(symlog(returns), head.bins)[0].log().clamp(min=-1e3))
+    assert float(head(torch.zeros(1, 1)).detach()) == pytest.approx(12_345, rel=1e-3)
+
+
+def test_the_loss_is_the_cross_entropy_and_its_gradient_softmax_minus_weights():
+    torch.manual_seed(0)
+    head, returns = TwoHotHead(3, 11), torch.tensor([0.5, -400.0])
+    with torch.no_grad():
+        head.layer.bias.copy_(torch.randn(11))
+    value = head(torch.zeros(2, 3))
+    head.loss(returns).sum().backward()
+    expected = (head.layer.bias.softmax(0) - two_hot(symlog(returns), head.bins)).sum(0)
+    torch.testing.assert_close(head.layer.bias.grad, expected.detach())
+    torch.testing.assert_close(value[0], symexp((head.layer.bias.softmax(0) * head.bins).sum()).view(1))
+    assert float(head.bins[-1]) == BIN_RANGE

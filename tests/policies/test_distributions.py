@@ -1,4 +1,4 @@
-"""Distributions over actions, against torch.distributions, enumeration, integrals and exact frequencies."""
+"""Distributions over actions, against torch.distributions, integrals and exact frequencies."""
 
 import itertools
 import math
@@ -11,21 +11,16 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import distributions as reference
 
 from scramjet.errors import ConfigError
-from scramjet.policies import (
-    Categorical,
-    DiagonalGaussian,
-    MultiCategorical,
-    PolicyConfig,
-    categorical,
-    make_distribution,
-)
+from scramjet.policies import Categorical, DiagonalGaussian, MultiCategorical, PolicyConfig, make_distribution
 from scramjet.policies.action_bounds import bounds_note
+from scramjet.policies.colored_noise import colored
+from scramjet.training.config.run_config import RunConfig
 
-SIZES = (3, 2, 4)
-MULTI = MultiCategorical(MultiDiscrete(SIZES))
+MULTI = MultiCategorical(MultiDiscrete([3, 2, 4]))
 BOX = Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 0.5], np.float32))
 CLIP, TANH = DiagonalGaussian(BOX, "clip"), DiagonalGaussian(BOX, "tanh")
-ALL = [Categorical(5), MULTI, MultiCategorical(MultiDiscrete([[2, 2], [2, 2]])), CLIP, TANH]
+COLORED = make_distribution(BOX, PolicyConfig(noise_color=1.0))
+ALL = [Categorical(5), MULTI, MultiCategorical(MultiDiscrete([[2, 2], [2, 2]])), CLIP, COLORED, TANH]
 
 
 def generator(seed=0):
@@ -41,121 +36,46 @@ def draw(distribution, logits, noise=None, mask=None, seed=0):
     return action, log_prob
 
 
-def masked_case(seed=0, rows=16):
-    """Logits and a mask that leaves each component at least one choice."""
-    logits = torch.randn(rows, sum(SIZES), generator=generator(seed)) * 2
-    mask = torch.rand(rows, sum(SIZES), generator=generator(seed + 1)) < 0.5
-    for first in (0, 3, 5):
-        mask[:, first] |= True
-    return logits, mask
+def test_sampling_writes_what_the_loss_later_computes_and_no_sample_is_likelier_than_the_mode():
+    for distribution in ALL:
+        logits = torch.randn(64, distribution.num_inputs, generator=generator(1))
+        mode = distribution.mode(logits, None)
+        best, _ = distribution.log_prob_and_entropy(logits, mode, None)
+        assert mode.shape == (64, *distribution.action_shape)
+        for seed in range(20):
+            action, written = draw(distribution, logits, seed=seed)
+            computed, entropy = distribution.log_prob_and_entropy(logits, action, None)
+            torch.testing.assert_close(written, computed, rtol=1e-5, atol=2e-6)
+            assert written.shape == entropy.shape == (64,)
+            assert written.std() > 0.01
+            assert distribution is TANH or (written <= best + 1e-5).all(), distribution
+    assert torch.equal(TANH.mode(logits, None), logits[:, :2]), "of a squashed one, the mean"
 
 
-@pytest.mark.parametrize("distribution", ALL, ids=lambda d: type(d).__name__)
-def test_sampling_writes_what_the_loss_later_computes(distribution):
-    logits = torch.randn(64, distribution.num_inputs, generator=generator(1))
-    action, written = draw(distribution, logits)
-    computed, entropy = distribution.log_prob_and_entropy(logits, action, None)
-    torch.testing.assert_close(written, computed, rtol=1e-5, atol=2e-6)
-    assert written.shape == entropy.shape == (64,)
-    assert written.std() > 0.01
+def test_the_noise_of_a_rollout_is_drawn_at_once_and_by_the_generator_alone():
+    for distribution in ALL:
+        noise = distribution.noise(7, 3, generator(5))
+        assert noise.shape[:2] == (7, 3)
+        torch.manual_seed(99)
+        assert torch.equal(noise, distribution.noise(7, 3, generator(5)))
+        assert not torch.equal(noise, distribution.noise(7, 3, generator(6)))
+        assert len(set(noise.flatten().tolist())) == noise.numel()
 
 
-@pytest.mark.parametrize("distribution", ALL, ids=lambda d: type(d).__name__)
-def test_the_noise_of_a_rollout_is_drawn_at_once_and_by_the_generator_alone(distribution):
-    noise = distribution.noise(7, 3, generator(5))
-    assert noise.shape[:2] == (7, 3)
-    torch.manual_seed(99)
-    assert torch.equal(noise, distribution.noise(7, 3, generator(5)))
-    assert not torch.equal(noise, distribution.noise(7, 3, generator(6)))
-    assert len(set(noise.flatten().tolist())) == noise.numel()
+def test_log_probabilities_of_several_actions_are_those_of_each_alone():
+    for distribution in ALL:
+        logits = torch.randn(6, distribution.num_inputs, generator=generator(1))
+        mask = torch.ones(6, distribution.mask_size, dtype=torch.bool) if distribution.mask_size else None
+        if mask is not None:
+            mask[:, 0] = False
+        actions = torch.stack([draw(distribution, logits, mask=mask, seed=seed)[0] for seed in range(4)], dim=1)
+        found = distribution.log_probs(logits, actions, mask)
+        for column in range(4):
+            alone, _ = distribution.log_prob_and_entropy(logits, actions[:, column], mask)
+            torch.testing.assert_close(found[:, column], alone)
 
 
-@pytest.mark.parametrize("distribution", ALL[:-1], ids=lambda d: type(d).__name__)
-def test_the_mode_has_the_shape_of_an_action_and_no_sample_is_likelier(distribution):
-    logits = torch.randn(50, distribution.num_inputs, generator=generator(2))
-    mode = distribution.mode(logits, None)
-    assert mode.shape == (50, *distribution.action_shape)
-    best, _ = distribution.log_prob_and_entropy(logits, mode, None)
-    for seed in range(20):
-        _, log_prob = draw(distribution, logits, seed=seed)
-        assert (log_prob <= best + 1e-5).all()
-
-
-def test_the_mode_of_a_squashed_gaussian_is_taken_to_be_its_mean():
-    logits = torch.randn(5, 4, generator=generator(2))
-    assert torch.equal(TANH.mode(logits, None), logits[:, :2])
-
-
-# --- several choices at once ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_log_prob_and_entropy_of_several_choices_are_those_of_enumerating_all_combinations(masked):
-    logits, mask = masked_case()
-    log_weights = torch.where(mask, logits, torch.tensor(-torch.inf)) if masked else logits
-    parts = [torch.log_softmax(part.double(), 1) for part in log_weights.split(SIZES, 1)]
-    total, entropy = torch.zeros(16, dtype=torch.float64), torch.zeros(16, dtype=torch.float64)
-    for combination in itertools.product(*map(range, SIZES)):
-        action = torch.tensor(combination).expand(16, 3)
-        joint = sum(part[:, choice] for part, choice in zip(parts, combination, strict=True))
-        log_prob, ours = MULTI.log_prob_and_entropy(logits, action, mask if masked else None)
-        possible = joint > -torch.inf
-        torch.testing.assert_close(log_prob[possible].double(), joint[possible], rtol=1e-5, atol=1e-5)
-        assert (log_prob[~possible].exp() == 0).all()
-        total += joint.exp()
-        entropy -= torch.where(possible, joint.exp() * joint, 0.0)
-    torch.testing.assert_close(total, torch.ones_like(total))
-    torch.testing.assert_close(ours.double(), entropy, rtol=1e-5, atol=1e-5)
-
-
-def test_each_component_is_sampled_with_its_own_softmax_frequencies():
-    count = 30_000
-    logits = torch.tensor([0.5, -1.0, 1.0, 0.0, 2.0, -0.3, 0.3, 0.0, 1.0])
-    action, _ = draw(MULTI, logits.expand(count, 9))
-    for component, part in enumerate(logits.split(SIZES)):
-        shares = torch.bincount(action[:, component], minlength=len(part)) / count
-        torch.testing.assert_close(shares, torch.softmax(part, 0), rtol=0, atol=0.012)
-    together = torch.bincount(action[:, 0] * 4 + action[:, 2], minlength=12) / count
-    independent = torch.outer(torch.softmax(logits[:3], 0), torch.softmax(logits[5:], 0)).flatten()
-    torch.testing.assert_close(together, independent, rtol=0, atol=0.012)
-
-
-def test_a_masked_choice_of_any_component_is_never_sampled_never_the_mode_and_gets_no_gradient():
-    logits, mask = masked_case(3)
-    below_1 = float(np.nextafter(np.float32(1), np.float32(0)))
-    firsts = torch.tensor([0, 3, 5])
-    for number in (0.0, 0.3, 0.7, below_1):
-        action, log_prob = draw(MULTI, logits, torch.full((16, 3), number), mask)
-        assert mask.gather(1, action + firsts).all()
-        assert torch.isfinite(log_prob).all()
-    mode = MULTI.mode(logits, mask)
-    assert mask.gather(1, mode + firsts).all()
-    logits.requires_grad_()
-    log_prob, entropy = MULTI.log_prob_and_entropy(logits, mode, mask)
-    (log_prob + entropy).sum().backward()
-    assert (logits.grad[~mask] == 0).all()
-    assert (logits.grad[mask] != 0).any()
-
-
-def test_one_component_is_the_same_as_a_categorical():
-    one, single = MultiCategorical(MultiDiscrete([6])), Categorical(6)
-    logits, uniform = torch.randn(32, 6, generator=generator(4)), torch.rand(32, generator=generator(5))
-    action, log_prob = draw(one, logits, uniform.unsqueeze(1))
-    expected, expected_log_prob = draw(single, logits, uniform)
-    assert torch.equal(action.squeeze(1), expected)
-    assert torch.equal(log_prob, expected_log_prob)
-
-
-def test_choices_are_handed_to_the_env_in_the_spaces_shape_and_counted_from_its_start():
-    table = MultiCategorical(MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [-2, 10]]))
-    assert table.num_inputs == table.mask_size == 14
-    assert table.env_action(torch.tensor([[1, 2, 0, 4]])).tolist() == [[[2, 2], [-2, 14]]]
-    assert Categorical(3, start=5).env_action(torch.tensor([0, 2])).tolist() == [5, 7]
-    action = torch.tensor([1, 0])
-    assert Categorical(3).env_action(action) is action
-
-
-# --- continuous actions --------------------------------------------------------------------------------------
+# --- continuous actions ------------------------------------------------------------------------------------------
 
 
 def gaussian_case(seed=0, rows=40):
@@ -170,6 +90,7 @@ def test_gaussian_log_prob_and_entropy_are_those_of_torch_distributions():
     normal = reference.Independent(reference.Normal(mean, std), 1)
     torch.testing.assert_close(log_prob, normal.log_prob(action))
     torch.testing.assert_close(entropy, normal.entropy())
+    assert torch.equal(CLIP.mixed_with_dirichlet(logits, None, torch.zeros(40, 4), 0.25), logits), "only of choices"
 
 
 def test_squashed_log_prob_is_that_of_torchs_transformed_distribution():
@@ -190,27 +111,16 @@ def test_squashed_log_prob_is_that_of_torchs_transformed_distribution():
     torch.testing.assert_close(TANH.env_action(u.float()).double(), received, rtol=1e-5, atol=1e-6)
 
 
-def test_squashed_densities_integrate_to_1_over_the_space():
-    """In one dimension; u runs over the line while the env's action runs over [0, 5]."""
-    squashed = DiagonalGaussian(Box(0.0, 5.0, (1,)), "tanh")
-    u = torch.linspace(-9, 9, 20_001).double().unsqueeze(1)
-    received = 2.5 + 2.5 * torch.tanh(u.squeeze(1))
-    for mean, log_std in ((0.0, 0.0), (1.0, -1.0), (-0.5, 0.5)):
-        log_prob, _ = squashed.log_prob_and_entropy(torch.tensor([[mean, log_std]]).double().expand(20_001, 2), u, None)
-        assert torch.trapezoid(log_prob.exp(), received).item() == pytest.approx(1.0, abs=1e-3)
-
-
-@pytest.mark.parametrize(("log_std", "tolerance"), [(-3.0, 1e-6), (0.0, 1e-5), (1.0, 5e-3), (2.0, 0.15)])
-def test_squashed_entropy_is_the_integral_of_minus_p_log_p(log_std, tolerance):
+def test_squashed_entropy_is_the_integral_of_minus_p_log_p():
     squashed = DiagonalGaussian(Box(-3.0, 1.0, (1,)), "tanh")
-    std = math.exp(log_std)
-    for mean in (0.0, 0.8, -2.0):
-        u = mean + std * torch.linspace(-10, 10, 40_001).double().unsqueeze(1)
+    tolerances = {-3.0: 1e-6, 0.0: 1e-5, 1.0: 5e-3, 2.0: 0.15}
+    for log_std, mean in itertools.product(tolerances, (0.0, 0.8, -2.0)):
+        u = mean + math.exp(log_std) * torch.linspace(-10, 10, 40_001).double().unsqueeze(1)
         logits = torch.tensor([[mean, log_std]]).double().expand(len(u), 2)
         log_prob, entropy = squashed.log_prob_and_entropy(logits, u, None)
-        weight = reference.Normal(mean, std).log_prob(u.squeeze(1)).exp()
+        weight = reference.Normal(mean, math.exp(log_std)).log_prob(u.squeeze(1)).exp()
         expected = -torch.trapezoid(weight * log_prob, u.squeeze(1)).item()
-        assert entropy[0].item() == pytest.approx(expected, abs=tolerance)
+        assert entropy[0].item() == pytest.approx(expected, abs=tolerances[log_std]), (log_std, mean)
 
 
 def test_gradients_of_squashed_log_prob_and_entropy_agree_with_finite_differences():
@@ -283,29 +193,22 @@ def test_scaling_leaves_unit_bounds_and_numbers_without_bounds_bit_for_bit_as_th
         action = torch.cat([torch.randn(50, 2) * 5, torch.tensor([[-0.0, 0.0]])])
         ours, clipped = (DiagonalGaussian(space, kind).env_action(action) for kind in ("scale", "clip"))
         assert ours.numpy().tobytes() == clipped.numpy().tobytes()
-    mixed = DiagonalGaussian(Box(np.array([0.0, -np.inf], np.float32), np.array([4.0, np.inf], np.float32)), "scale")
-    assert mixed.env_action(torch.tensor([[0.5, 0.5]])).tolist() == [[3.0, 0.5]]
+    low, high = np.array([0.0, -np.inf, 0.0], np.float32), np.array([4.0, np.inf, np.inf], np.float32)
+    mixed = DiagonalGaussian(Box(low, high), "scale").env_action(torch.tensor([[0.5, 0.5, -3.0], [0.5, 0.5, 1e6]]))
+    assert mixed.tolist() == [[3.0, 0.5, 0.0], [3.0, 0.5, 1e6]]  # a half-bounded one is clipped on the side it has
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "bounded", "words"),
-    [
+def test_bounds_that_a_policy_hardly_reaches_are_told():
+    for low, high, bounded, words in (
         (0.0, np.inf, "scale", "action 0 has bounds of 0 to inf: with a bound on one side only it is not scaled"),
         (0.0, 5000.0, "clip", "0 to 5000 and is clipped, and a new policy begins at about -1 to 1; --policy.bounded"),
         (5.0, 9.0, "clip", "5 to 9 and is clipped"),
         (0.0, 5000.0, "scale", None),
         (-2.0, 2.0, "clip", None),
         (-np.inf, np.inf, "scale", None),
-    ],
-)
-def test_bounds_that_a_policy_hardly_reaches_are_told(low, high, bounded, words):
-    note = bounds_note(Box(low, high, (2,)), PolicyConfig(bounded_actions=bounded))
-    assert words in note if words else note == ""
-
-
-def test_a_half_bounded_space_is_clipped_on_the_side_it_has():
-    half = DiagonalGaussian(Box(np.array([0.0], np.float32), np.array([np.inf], np.float32)), "scale")
-    assert half.env_action(torch.tensor([[-3.0], [1e6]])).tolist() == [[0.0], [1e6]]
+    ):
+        note = bounds_note(Box(low, high, (2,)), PolicyConfig(bounded_actions=bounded))
+        assert words in note if words else note == "", (low, high, bounded)
 
 
 def test_a_deviation_out_of_range_is_kept_at_the_limit_and_can_come_back_but_not_go_further():
@@ -318,96 +221,38 @@ def test_a_deviation_out_of_range_is_kept_at_the_limit_and_can_come_back_but_not
             assert (logits.grad[0, 2:] != 0).all() == comes_back
 
 
-# --- which distribution --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("space", "kind", "num_inputs", "action_shape", "mask_size"),
-    [
-        (Discrete(7), Categorical, 7, (), 7),
-        (MultiDiscrete([2, 3]), MultiCategorical, 5, (2,), 5),
-        (Box(-1, 1, (3,)), DiagonalGaussian, 6, (3,), 0),
-    ],
-)
-def test_each_action_space_has_its_distribution(space, kind, num_inputs, action_shape, mask_size):
-    made = make_distribution(space, PolicyConfig())
-    assert type(made) is kind
-    assert (made.num_inputs, made.action_shape, made.mask_size) == (num_inputs, action_shape, mask_size)
+# --- which distribution ------------------------------------------------------------------------------------------
 
 
 def test_the_config_says_how_actions_are_bounded():
-    action = torch.full((1, 2), 100.0)
-    tanh = make_distribution(Box(-1, 1, (2,)), PolicyConfig(bounded_actions="tanh"))
-    half = torch.full((1, 2), 0.5)
-    torch.testing.assert_close(tanh.env_action(half), torch.tanh(half))
-    clip = make_distribution(Box(-1, 1, (2,)), PolicyConfig(bounded_actions="clip"))
+    half, far = torch.full((1, 2), 0.5), torch.full((1, 2), 100.0)
+    tanh, clip, scale = (
+        make_distribution(Box(0, 10, (2,)), PolicyConfig(bounded_actions=bounded))
+        for bounded in ("tanh", "clip", "scale")
+    )
+    torch.testing.assert_close(tanh.env_action(half), 5 + 5 * torch.tanh(half))
     assert torch.equal(clip.env_action(half), half)
-    assert torch.equal(clip.env_action(action), tanh.env_action(action))
-    scaled = make_distribution(Box(0, 10, (2,)), PolicyConfig())
-    assert scaled.env_action(half).tolist() == [[7.5, 7.5]]
+    assert scale.env_action(half).tolist() == [[7.5, 7.5]]
+    for each in (tanh, clip, scale, make_distribution(Box(0, 10, (2,)), PolicyConfig())):
+        assert each.env_action(far).tolist() == [[10, 10]]
 
 
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
+def test_an_action_space_without_a_distribution_or_without_room_to_squash_into_is_refused_by_name_with_the_fix():
+    for space, message in (
         (MultiBinary(3), "MultiBinary(3); supported: Discrete, MultiDiscrete and Box of floats"),
         (Dict({"a": Discrete(2)}), "Dict('a': Discrete(2)); supported"),
         (Box(0, 3, (2,), np.int32), "whole numbers are a MultiDiscrete"),
-    ],
-)
-def test_an_action_space_without_a_distribution_is_refused_by_name(space, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        make_distribution(space, PolicyConfig())
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            make_distribution(space, PolicyConfig())
+    for space in (Box(-np.inf, np.inf, (2,)), Box(0.0, np.inf, (1,)), Box(1.0, 1.0, (1,))):
+        with pytest.raises(ConfigError, match=re.escape("use --policy.bounded-actions scale")) as caught:
+            make_distribution(space, PolicyConfig(bounded_actions="tanh"))
+        assert "Box(" in str(caught.value)
+        make_distribution(space, PolicyConfig(bounded_actions="scale"))
 
 
-@pytest.mark.parametrize("space", [Box(-np.inf, np.inf, (2,)), Box(0.0, np.inf, (1,)), Box(1.0, 1.0, (1,))], ids=str)
-def test_squashing_into_a_space_without_room_is_refused_with_the_fix(space):
-    with pytest.raises(ConfigError, match=re.escape("use --policy.bounded-actions scale")) as caught:
-        make_distribution(space, PolicyConfig(bounded_actions="tanh"))
-    assert "Box(" in str(caught.value)
-    make_distribution(space, PolicyConfig(bounded_actions="scale"))
-
-
-def test_a_categorical_is_the_functions_of_its_module():
-    logits, uniform = torch.randn(16, 5, generator=generator(0)), torch.rand(16, generator=generator(1))
-    mask = torch.rand(16, 5, generator=generator(2)) < 0.7
-    mask[:, 0] = True
-    action, log_prob = draw(Categorical(5), logits, uniform, mask)
-    expected, expected_log_prob = torch.zeros(16, dtype=torch.int64), torch.zeros(16)
-    categorical.sample(logits, mask, uniform, expected, expected_log_prob)
-    assert torch.equal(action, expected)
-    assert torch.equal(log_prob, expected_log_prob)
-    assert torch.equal(Categorical(5).mode(logits, mask), categorical.most_likely(logits, mask))
-
-
-# --- divergences, and the noise of searches --------------------------------------------------------------------
-
-
-def divergence_cases():
-    a, mask = masked_case(3)
-    b, _ = masked_case(7)
-    return a, b, mask
-
-
-def test_the_divergence_of_choices_is_that_of_torch_over_the_legal_ones():
-    a, b, mask = (x[:, :5] for x in divergence_cases())
-    for legal in (None, mask):
-        ours = Categorical(5).kl(a, b, legal)
-        for row in range(len(a)):
-            keep = slice(None) if legal is None else legal[row]
-            pair = (reference.Categorical(logits=logits[row, keep].double()) for logits in (a, b))
-            torch.testing.assert_close(ours[row].double(), reference.kl_divergence(*pair), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_divergence_of_several_choices_is_the_sum_of_that_of_each(masked):
-    a, b, mask = divergence_cases()
-    parts = [x.split(SIZES, 1) for x in (a, b, mask)]
-    expected = sum(
-        Categorical(size).kl(a_part, b_part, mask_part if masked else None)
-        for size, a_part, b_part, mask_part in zip(SIZES, *parts, strict=True)
-    )
-    torch.testing.assert_close(MULTI.kl(a, b, mask if masked else None), expected)
+# --- divergences -------------------------------------------------------------------------------------------------
 
 
 def test_the_divergence_of_gaussians_is_that_of_torch_and_squashing_does_not_change_it():
@@ -424,55 +269,61 @@ def test_the_divergence_of_gaussians_is_that_of_torch_and_squashing_does_not_cha
     torch.testing.assert_close(drawn, TANH.kl(rows_a, rows_b, None)[0], rtol=0, atol=0.03)
 
 
-@pytest.mark.parametrize("distribution", ALL, ids=lambda d: type(d).__name__)
-def test_a_policy_does_not_diverge_from_itself_and_its_gradient_is_finite(distribution):
-    logits = torch.randn(8, distribution.num_inputs, generator=generator(5)).requires_grad_()
-    mask = torch.arange(distribution.num_inputs).expand(8, -1) % 2 == 0 if distribution.mask_size else None
-    divergence = distribution.kl(logits, logits.detach(), mask)
-    torch.testing.assert_close(divergence, torch.zeros(8), rtol=0, atol=1e-6)
-    divergence.sum().backward()
-    torch.testing.assert_close(logits.grad, torch.zeros_like(logits), rtol=0, atol=1e-5)
+def test_a_policy_does_not_diverge_from_itself_and_its_gradient_is_finite():
+    for distribution in ALL:
+        logits = torch.randn(8, distribution.num_inputs, generator=generator(5)).requires_grad_()
+        mask = torch.arange(distribution.num_inputs).expand(8, -1) % 2 == 0 if distribution.mask_size else None
+        divergence = distribution.kl(logits, logits.detach(), mask)
+        torch.testing.assert_close(divergence, torch.zeros(8), rtol=0, atol=1e-6)
+        divergence.sum().backward()
+        torch.testing.assert_close(logits.grad, torch.zeros_like(logits), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("alpha", [0.03, 0.5, 3.0])
-def test_log_gammas_give_dirichlet_noise(alpha):
-    log_gammas = torch.empty(20_000, 3)
-    categorical.draw_log_gammas(alpha, log_gammas, generator(8))
-    noise = torch.softmax(log_gammas, 1)
-    exact = reference.Dirichlet(torch.full((3,), alpha))
-    torch.testing.assert_close(noise.mean(0), exact.mean, rtol=0, atol=0.015)
-    torch.testing.assert_close(noise.var(0), exact.variance, rtol=0.05, atol=0)
-    assert noise.isfinite().all()  # gamma variates of 0.03 themselves are often 0 in float32, all three at once
-    larger = log_gammas.logsumexp(1).exp()  # the sum is a gamma variate of 3 alpha
-    torch.testing.assert_close(larger.mean(), torch.tensor(3 * alpha), rtol=0.05, atol=0)
+# --- noise that is correlated in time ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.25, 1.0])
-def test_noise_is_mixed_into_the_probabilities_of_legal_choices(fraction):
-    logits, mask = masked_case(9)
-    log_gammas = torch.randn(16, sum(SIZES), generator=generator(10)) * 20
-    mixed = MULTI.mixed_with_dirichlet(logits, mask, log_gammas, fraction)
-    parts = (x.split(SIZES, 1) for x in (logits, mask, log_gammas, mixed))
-    for old, legal, noise, new in zip(*parts, strict=True):
-        old, noise, new = (torch.softmax(x.masked_fill(~legal, -torch.inf).double(), 1) for x in (old, noise, new))
-        torch.testing.assert_close(new, (1 - fraction) * old + fraction * noise, rtol=1e-5, atol=1e-6)
-    alone = Categorical(3).mixed_with_dirichlet(logits[:, :3], mask[:, :3], log_gammas[:, :3], fraction)
-    torch.testing.assert_close(*(categorical.mask_logits(x[:, :3], mask[:, :3]).log_softmax(1) for x in (alone, mixed)))
+def colored_noise(color, num_steps=256, num_rows=2000):
+    return make_distribution(BOX, PolicyConfig(noise_color=color)).noise(num_steps, num_rows, generator(0))
 
 
-def test_numbers_have_no_dirichlet_noise():
-    logits = torch.randn(3, 4)
-    assert torch.equal(CLIP.mixed_with_dirichlet(logits, None, torch.zeros(3, 4), 0.25), logits)
+def test_the_spectral_density_of_colored_noise_falls_as_a_power_of_the_frequency():
+    white = torch.randn(1024, 4000, generator=generator(0))
+    for color in (0.5, 1.0, 2.0):
+        noise = colored(white, color).double()
+        window = torch.hann_window(len(noise), dtype=torch.float64).unsqueeze(1)  # half a period is cut out
+        power = torch.fft.rfft(noise * window, dim=0).abs().square().mean(1)
+        frequency = torch.fft.rfftfreq(len(noise), dtype=torch.float64)
+        middle = slice(8, 128)
+        slope = np.polyfit(frequency[middle].log().numpy(), power[middle].log().numpy(), 1)[0]
+        assert slope == pytest.approx(-color, abs=0.05)
 
 
-@pytest.mark.parametrize("distribution", ALL, ids=lambda each: type(each).__name__)
-def test_log_probabilities_of_several_actions_are_those_of_each_alone(distribution):
-    logits = torch.randn(6, distribution.num_inputs, generator=generator(1))
-    mask = torch.ones(6, distribution.mask_size, dtype=torch.bool) if distribution.mask_size else None
-    if mask is not None:
-        mask[:, 0] = False
-    actions = torch.stack([draw(distribution, logits, mask=mask, seed=seed)[0] for seed in range(4)], dim=1)
-    found = distribution.log_probs(logits, actions, mask)
-    for column in range(4):
-        alone, _ = distribution.log_prob_and_entropy(logits, actions[:, column], mask)
-        torch.testing.assert_close(found[:, column], alone)
+def test_steps_of_colored_noise_have_mean_0_and_variance_1_and_depend_on_each_other_but_not_on_other_rows():
+    for color, num_steps in itertools.product((0.5, 1.0, 2.0), (2, 7, 256)):
+        noise = colored_noise(color, num_steps, num_rows=20_000 if num_steps < 10 else 4000).flatten(1)
+        assert float(noise.mean(1).abs().max()) < 0.06, (color, num_steps)
+        assert float((noise.var(1) - 1).abs().max()) < 0.12, (color, num_steps)
+    noise = colored_noise(1.0).double()
+    assert abs(float((noise[:, :, 0] * noise[:, :, 1]).mean())) < 0.02
+    assert abs(float((noise[:, :-1] * noise[:, 1:]).mean())) < 0.02
+    assert float((noise[:-1] * noise[1:]).mean()) > 0.5
+    assert abs(float((noise[0] * noise[-1]).mean())) < 0.15  # the end does not lead into the beginning
+
+
+def test_color_0_is_white_and_noise_is_drawn_into_a_given_buffer():
+    assert torch.equal(colored_noise(0.0), torch.randn(256, 2000, 2, generator=generator(0)))
+    for color in (0.0, 0.5):
+        out = torch.empty(256, 2000, 2)
+        make_distribution(BOX, PolicyConfig(noise_color=color)).noise(256, 2000, generator(0), out=out)
+        assert torch.equal(out, colored_noise(color))
+
+
+def test_colored_noise_is_refused_where_it_would_do_nothing():
+    color = PolicyConfig(noise_color=0.5)
+    for build, message in (
+        (lambda: make_distribution(Discrete(2), color), "is for continuous actions"),
+        (lambda: RunConfig(env="gym:Pendulum-v1", mode="async", policy=color), "step by step; use --mode sync"),
+        (lambda: RunConfig(env="pendulum", algorithm="spo", policy=color), "chooses actions by search"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            build()

@@ -1,4 +1,6 @@
-"""`policy.predict`: what an env gives in, an action of the env out, exactly as a pool in training would have it."""
+"""Acting: `policy.predict` in the terms of an env, exactly as a pool in training would have it, and `policy.act`."""
+
+from __future__ import annotations
 
 import re
 from collections import deque
@@ -12,11 +14,17 @@ from gymnasium import spaces
 import scramjet
 from scramjet.adapters.env_spaces import env_spaces
 from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
-from scramjet.errors import PredictError
+from scramjet.errors import ConfigError, PredictError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
+from scramjet.training.player import Player
 from tests.helpers import ROOT
+from tests.helpers.choosing import choosing_world
+from tests.helpers.memory_training import make_policy
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Odd(gymnasium.Env):
@@ -33,6 +41,9 @@ class Odd(gymnasium.Env):
     action_space = spaces.MultiDiscrete([3, 2], start=[10, 5], dtype=np.int32)
 
     shown = taken = None
+
+    def __init__(self, observation_space=observation_space, action_space=action_space):
+        self.observation_space, self.action_space = observation_space, action_space
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -63,7 +74,8 @@ def pool_of(make_env, num_envs, num_frames):
     return pool if num_frames == 1 else FrameStackPool(pool, num_frames)
 
 
-@pytest.mark.parametrize(("memory", "num_frames"), [(None, 1), ("gru", 1), ("gru", 3), (None, 3)])
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("num_frames", [1, 3])
 def test_predict_acts_step_by_step_as_the_policy_does_on_a_pool(memory, num_frames):
     envs = []
     pool = pool_of(lambda: envs.append(Odd()) or envs[-1], 2, num_frames)
@@ -92,9 +104,8 @@ NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
 NUMBERS = spaces.Box(-5, 5, (3,), np.float32)
 
 
-@pytest.mark.parametrize(
-    ("space", "one", "batch"),
-    [
+def test_one_observation_or_a_batch_is_taken_in_the_form_that_envs_give():
+    for space, one, batch in (
         (NUMBERS, [1, 2, 3], [[1, 2, 3], [3, 2, 1]]),
         (NUMBERS, np.array([1.0, 2.0, 3.0]), np.ones((2, 3), np.float64)),
         (NUMBERS, torch.ones(3), torch.ones(2, 3)),
@@ -105,23 +116,19 @@ NUMBERS = spaces.Box(-5, 5, (3,), np.float32)
         (spaces.Box(0, 1, ()), 0.5, [0.5, 0.1]),
         (spaces.MultiBinary(2), [True, False], np.ones((2, 2), np.int8)),
         (spaces.Dict({"a": spaces.Dict({"b": spaces.Discrete(2)})}), {"a": {"b": 1}}, {"a": {"b": np.array([0, 1])}}),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_one_observation_or_a_batch_is_taken_in_the_form_that_envs_give(space, one, batch):
-    policy = policy_for(space, spaces.Discrete(3, start=5))
-    single, state = policy.predict(one)
-    assert state is None
-    assert isinstance(single, np.int64)
-    assert 5 <= single <= 7
-    actions, _ = policy.predict(batch)
-    assert actions.shape == (2,)
-    assert actions.dtype == np.int64
+    ):
+        policy = policy_for(space, spaces.Discrete(3, start=5))
+        single, state = policy.predict(one)
+        assert state is None
+        assert isinstance(single, np.int64)
+        assert 5 <= single <= 7
+        actions, _ = policy.predict(batch)
+        assert (actions.shape, actions.dtype) == ((2,), np.int64)
 
 
 def test_actions_of_a_box_have_its_type_and_stay_within_bounds_that_32_bits_round_up():
     box = spaces.Box(-0.1, 0.1, (2,), np.float64)
-    pool = SerialPool("env", lambda: Doing(box), 1)
+    pool = SerialPool("env", lambda: Odd(NUMBERS, box), 1)
     policy = policy_for(pool.observation_space, pool.action_space)
     policy.env_spaces = env_spaces(pool)
     with torch.no_grad():
@@ -132,20 +139,6 @@ def test_actions_of_a_box_have_its_type_and_stay_within_bounds_that_32_bits_roun
     pool.reset(0)
     pool.step(policy.act(np.zeros((1, 3), np.float32)).numpy())  # the env refuses what is outside its space
     pool.close()
-
-
-class Doing(gymnasium.Env):
-    observation_space = NUMBERS
-
-    def __init__(self, action_space):
-        self.action_space = action_space
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action):
-        assert self.action_space.contains(action)
-        return np.zeros(3, np.float32), 0.0, False, False, {}
 
 
 def test_drawn_actions_follow_torchs_seed_and_masks_are_kept_to():
@@ -171,46 +164,27 @@ def test_a_state_that_was_given_is_never_changed():
     assert not torch.equal(again[0], kept)
 
 
-WRONG = {
-    "shape": (dict(obs=[1, 2]), "observation is int64 [2]; expected float32 [3], or [batch, 3] for a batch"),
-    "no array": (dict(obs=[[1], [1, 2]]), "expected numbers for float32 [3]"),
-    "text": (dict(obs="left"), "observation is 'left' (str); expected numbers"),
-    "huge": (dict(obs=[1, 1e300, 2]), "observation holds 1e+300 in float64; expected numbers that float32 holds"),
-    "nan": (dict(obs=[1, np.nan, 2]), "observation holds nan; expected finite numbers"),
-    "nobody": (dict(obs=np.zeros((0, 3))), "the same, at least one"),
-    "mask size": (dict(mask=[1, 1]), "the mask is list of 2: [1, 1]; expected [3] of truth values"),
-    "mask rows": (dict(obs=np.zeros((2, 3)), mask=[[1, 1, 1]]), "expected [2, 3] of truth values"),
-    "mask of halves": (dict(mask=[0.5, 1, 1]), "or of 0 and 1"),
-    "no choice": (dict(obs=np.zeros((2, 3)), mask=[[1, 0, 0], [0, 0, 0]]), "allows no choice in row 1"),
-    "state": (dict(state=1), "this policy has no memory, and state is int; give state=None"),
-}
+def assert_refused(policy, words, obs=(1, 2, 3), **given):
+    with pytest.raises(PredictError, match=re.escape(words)):
+        policy.predict(obs, **given)
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_told_with_what_was_expected(case):
-    given, words = WRONG[case]
-    with pytest.raises(PredictError) as caught:
-        policy_for(NUMBERS, spaces.Discrete(3)).predict(**{"obs": [1, 2, 3], **given})
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (dict(state=torch.zeros(1, 4)), "state is Tensor; expected what predict returned"),
-        (dict(obs=np.zeros((2, 3))), "state has 1 rows and the observation 2"),
-        (dict(episode_start=[True, False]), "episode_start is bool [2]; expected 1 truth value, one for each"),
-    ],
-)
-def test_a_state_that_does_not_fit_is_told(given, words):
-    policy = policy_for(NUMBERS, spaces.Discrete(3), memory="gru", memory_size=4)
-    _, state = policy.predict([1, 2, 3])
-    with pytest.raises(PredictError) as caught:
-        policy.predict(**{"obs": [1, 2, 3], "state": state, **given})
-    assert words in str(caught.value)
-
-
-def test_choices_and_bytes_outside_their_space_are_told():
+def test_what_does_not_fit_is_told_with_what_was_expected():
+    policy = policy_for(NUMBERS, spaces.Discrete(3))
+    for given, words in (
+        (dict(obs=[1, 2]), "observation is int64 [2]; expected float32 [3], or [batch, 3] for a batch"),
+        (dict(obs=[[1], [1, 2]]), "expected numbers for float32 [3]"),
+        (dict(obs="left"), "observation is 'left' (str); expected numbers"),
+        (dict(obs=[1, 1e300, 2]), "observation holds 1e+300 in float64; expected numbers that float32 holds"),
+        (dict(obs=[1, np.nan, 2]), "observation holds nan; expected finite numbers"),
+        (dict(obs=np.zeros((0, 3))), "the same, at least one"),
+        (dict(mask=[1, 1]), "the mask is list of 2: [1, 1]; expected [3] of truth values"),
+        (dict(obs=np.zeros((2, 3)), mask=[[1, 1, 1]]), "expected [2, 3] of truth values"),
+        (dict(mask=[0.5, 1, 1]), "or of 0 and 1"),
+        (dict(obs=np.zeros((2, 3)), mask=[[1, 0, 0], [0, 0, 0]]), "allows no choice in row 1"),
+        (dict(state=1), "this policy has no memory, and state is int; give state=None"),
+    ):
+        assert_refused(policy, words, **given)
     for space, obs, words in (
         (spaces.Discrete(3, start=2), 5, "observation holds 5; expected choices from 2 to 4"),
         (spaces.Discrete(3), 1.5, "observation holds 1.5 in float64; expected numbers that int64 holds"),
@@ -218,13 +192,22 @@ def test_choices_and_bytes_outside_their_space_are_told():
         (spaces.Dict({"a": NUMBERS}), {"b": 1}, "observation is a dict of b and has no 'a'"),
         (spaces.Dict({"a": NUMBERS}), {"a": [1]}, "observation['a'] is int64 [1]; expected float32 [3]"),
     ):
-        with pytest.raises(PredictError) as caught:
-            policy_for(space, spaces.Discrete(2)).predict(obs)
-        assert words in str(caught.value)
-    with pytest.raises(PredictError, match="are not masked; leave it out"):
-        policy_for(NUMBERS, spaces.Box(0, 1, (1,))).predict([1, 2, 3], mask=[1])
+        assert_refused(policy_for(space, spaces.Discrete(2)), words, obs)
+    assert_refused(policy_for(NUMBERS, spaces.Box(0, 1, (1,))), "are not masked; leave it out", mask=[1])
 
 
+def test_a_state_that_does_not_fit_is_told():
+    policy = policy_for(NUMBERS, spaces.Discrete(3), memory="gru", memory_size=4)
+    _, state = policy.predict([1, 2, 3])
+    for given, words in (
+        (dict(state=torch.zeros(1, 4)), "state is Tensor; expected what predict returned"),
+        (dict(obs=np.zeros((2, 3))), "state has 1 rows and the observation 2"),
+        (dict(episode_start=[True, False]), "episode_start is bool [2]; expected 1 truth value, one for each"),
+    ):
+        assert_refused(policy, words, **{"state": state, **given})
+
+
+@pytest.mark.rest
 def test_the_page_on_using_policies_runs_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for env, memory in (("cartpole", None), ("gym:Blackjack-v1", None), ("memory", "gru"), ("maze", None)):
@@ -257,3 +240,49 @@ def test_a_checkpoint_alone_plays_an_env_of_others_with_memory_and_stacked_frame
         same, states[1] = loaded.predict(obs, states[1])
         assert action.tolist() == same.tolist()
         obs = env.step(action)[0]
+
+
+# --- acting with a memory ----------------------------------------------------------------------------------------
+
+
+def test_act_brings_the_state_up_to_date_in_place_and_a_reset_row_plays_as_at_the_beginning():
+    pool = scramjet.make("cartpole", num_envs=3)
+    policy = make_policy(pool.env)
+    out, state = pool.reset(0), policy.initial_state(3)
+    obs = torch.from_numpy(out.obs.copy())
+    fresh = policy.act(obs, state).clone()
+    assert state.abs().sum() > 0
+    first = state.clone()
+    policy.act(obs, state)
+    assert not torch.equal(state, first)
+    state[torch.tensor([True, False, True])] = 0
+    assert torch.equal(policy.act(obs, state)[[0, 2]], fresh[[0, 2]])
+    assert torch.equal(state[[0, 2]], first[[0, 2]])
+
+
+def test_acting_without_the_state_or_with_something_else_says_what_to_do():
+    pool = scramjet.make("cartpole", num_envs=3)
+    policy, obs = make_policy(pool.env), pool.reset(0).obs
+    with pytest.raises(ConfigError, match=r"has memory: make state = policy.initial_state\(3\)"):
+        policy.act(obs)
+    for wrong in (torch.zeros(2, policy.state_size), np.ones((3, 2), np.bool_), "state"):
+        with pytest.raises(ConfigError, match=r"this policy takes a tensor of float32 \[3, 12\]"):
+            policy.act(obs, wrong)
+
+
+@pytest.mark.parametrize("players", ["one", "agents", "seats"])
+def test_a_player_remembers_its_own_episodes_alone(players):
+    """Played in a pool of many or alone, an env sees the same actions: no state crosses envs or episodes."""
+    env = choosing_world(obs="dict", action="discrete", players=players)
+    policy = make_policy(env)
+    actions = []
+    for num_envs in (1, 4):
+        pool = NativePool(env, num_envs, backend="interpreted")
+        out, player, taken = pool.reset(3), Player(pool, policy), []
+        for _ in range(20):
+            action = player.act(out)
+            taken.append(action[: pool.num_rows // num_envs].copy())
+            out = pool.step(action)
+            player.see(out)
+        actions.append(np.stack(taken))
+    assert np.array_equal(actions[0], actions[1])

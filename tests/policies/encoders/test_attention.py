@@ -3,31 +3,28 @@
 import math
 import re
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-import scramjet
-from scramjet.engine.random_play import random_actions
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
 from scramjet.policies.encoders.attention import Attention, make_entity_network
 from scramjet.policies.encoders.entities import EntitySpec, EntityStream, find_entities
 from scramjet.policies.encoders.entity_streams import Packed, Padded
 from scramjet.policies.networks import count_parameters
+from tests.helpers.cuda_graphs import replayed
+from tests.helpers.observed import batch_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA finds no GPU")
 
 ROWS, COLUMNS = 6, 4
 CONFIG = PolicyConfig(encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,))
-SHARED = PolicyConfig(encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,), shared_trunk=True)
-LSTM = PolicyConfig(
-    encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,), memory="lstm", memory_size=8
-)
-STREAMS = pytest.mark.parametrize("stream", [Packed, Padded])
+SHARED, LSTM = replace(CONFIG, shared_trunk=True), replace(CONFIG, memory="lstm", memory_size=8)
+BOTH = pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
 
 
 def space_of(rows=ROWS, columns=COLUMNS):
@@ -95,7 +92,7 @@ def test_attention_is_softmax_of_scaled_dot_products_over_the_valid_entities():
         torch.testing.assert_close(seen[i], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
+@BOTH
 def test_an_observation_gives_what_a_network_without_room_for_padding_gives_for_its_entities_alone(config):
     network, obs = network_of(config), batch()
     output = network(obs)
@@ -104,72 +101,11 @@ def test_an_observation_gives_what_a_network_without_room_for_padding_gives_for_
         rows, columns = is_row[i].nonzero().squeeze(1), is_column[i].nonzero().squeeze(1)
         small = network_of(config, len(rows), len(columns))
         small.load_state_dict(network.state_dict())
-        alone = small(
-            {
-                "ems": obs["ems"][i : i + 1, rows],
-                "ems_mask": torch.ones(1, len(rows), dtype=torch.int8),
-                "items": obs["items"][i : i + 1, columns],
-                "items_mask": torch.ones(1, len(columns), dtype=torch.int8),
-                "items_placed": torch.zeros(1, len(columns), dtype=torch.int8),
-            }
-        )
+        part = {name: entry[i : i + 1, rows if name.startswith("ems") else columns] for name, entry in obs.items()}
+        alone = small(part)
         table = output.logits[i].reshape(ROWS, COLUMNS)
         torch.testing.assert_close(table[rows][:, columns].flatten(), alone.logits[0], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(output.value[i], alone.value[0], rtol=1e-4, atol=1e-5)
-
-
-@STREAMS
-@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
-def test_an_entity_that_is_not_valid_never_changes_an_output_or_a_gradient(config, stream, monkeypatch):
-    monkeypatch.setattr("scramjet.policies.encoders.attention.make_stream", stream)
-    network, obs = network_of(config), batch()
-    is_row, is_column = valid_of(obs)
-    changed = dict(obs)
-    changed["ems"] = torch.where(is_row.unsqueeze(-1), obs["ems"], torch.tensor(torch.nan))
-    changed["items"] = torch.where(is_column.unsqueeze(-1), obs["items"], torch.tensor(1e9))
-    results = []
-    for each in (obs, changed):
-        network.zero_grad()
-        output = network(each)
-        (output.logits.clamp(min=-50).sum() + output.value.sum()).backward()
-        gradients = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
-        results.append((output.logits, output.value, gradients))
-    for before, after in zip(*results, strict=True):
-        assert torch.equal(before, after)
-    moved = dict(obs, ems=torch.where(is_row.unsqueeze(-1), obs["ems"] + 0.5, obs["ems"]))
-    assert not torch.equal(network(moved).value[2:], results[0][1][2:])
-
-
-@STREAMS
-@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
-def test_without_any_valid_entity_outputs_and_gradients_are_finite(config, stream, monkeypatch):
-    monkeypatch.setattr("scramjet.policies.encoders.attention.make_stream", stream)
-    network, obs = network_of(config), batch()
-    empty = obs | {name: torch.zeros_like(obs[name]) for name in ("ems_mask", "items_mask")}
-    for each in (obs, empty):
-        network.zero_grad()
-        output = network(each)
-        log_probs = torch.log_softmax(output.logits, 1)
-        assert torch.isfinite(log_probs).all()
-        assert torch.isfinite(output.value).all()
-        (log_probs.exp().square().sum() + output.value.sum()).backward()
-        assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
-
-
-def on_gpu(obs):
-    return {name: entry.cuda() for name, entry in obs.items()}
-
-
-def binpack_observations():
-    """What 16 random players of the real world see in a few steps, and observations without any entity of a kind."""
-    pool, random = scramjet.make("binpack", 16), np.random.default_rng(0)
-    out, seen = pool.reset(seed=0), []
-    for _ in range(6):
-        seen.append({name: torch.from_numpy(entry.copy()) for name, entry in out.obs.items()})
-        out = pool.step(random_actions(pool, out, random))
-    obs = {name: torch.cat([each[name] for each in seen]) for name in seen[0]}
-    obs["items_placed"][:4], obs["ems_mask"][2:6] = 1, 0
-    return pool, obs
 
 
 def outputs_and_gradients(network, obs):
@@ -181,59 +117,46 @@ def outputs_and_gradients(network, obs):
 
 
 @pytest.mark.parametrize("config", [CONFIG, SHARED, LSTM], ids=["separate", "shared", "lstm"])
-def test_padded_and_packed_streams_give_the_same_in_the_real_world(config, monkeypatch):
-    pool, obs = binpack_observations()
-    torch.manual_seed(0)
-    network = default_network(pool.observation_space, pool.action_space, config)
-    with torch.no_grad():
-        network.actor_head.columns.weight *= 100
+def test_an_entity_that_is_not_valid_never_changes_an_output_or_a_gradient_and_all_are_finite_without_any(
+    config, monkeypatch
+):
+    network, obs = network_of(config), batch()
+    is_row, is_column = valid_of(obs)
+    changed = dict(obs)
+    changed["ems"] = torch.where(is_row.unsqueeze(-1), obs["ems"], torch.tensor(torch.nan))
+    changed["items"] = torch.where(is_column.unsqueeze(-1), obs["items"], torch.tensor(1e9))
+    moved = dict(obs, ems=torch.where(is_row.unsqueeze(-1), obs["ems"] + 0.5, obs["ems"]))
+    empty = obs | {name: torch.zeros_like(obs[name]) for name in ("ems_mask", "items_mask")}
     packed = outputs_and_gradients(network, obs)
-    assert packed[0][6:].amax(1).std() > 0.1
-    monkeypatch.setattr("scramjet.policies.encoders.attention.make_stream", Padded)
-    for one, other in zip(packed, outputs_and_gradients(network, obs), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    for stream in (Packed, Padded):
+        monkeypatch.setattr("scramjet.policies.encoders.attention.make_stream", stream)
+        before = outputs_and_gradients(network, obs)
+        for one, other, right in zip(before, outputs_and_gradients(network, changed), packed, strict=True):
+            assert torch.equal(one, other)
+            assert torch.isfinite(one).all()
+            torch.testing.assert_close(one, right, rtol=1e-5, atol=1e-5)
+        assert all(torch.isfinite(each).all() for each in outputs_and_gradients(network, empty))
+        assert not torch.equal(network(moved).value[2:], before[1][2:])
+        valid = (is_row.unsqueeze(2) & is_column.unsqueeze(1)).flatten(1)
+        assert torch.equal(torch.softmax(before[0], 1)[3:] > 0, valid[3:]), "which pairs have a probability"
+
+
+def on_gpu(obs):
+    return {name: entry.cuda() for name, entry in obs.items()}
 
 
 @pytest.mark.gpu
-@needs_gpu
-@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
-def test_the_gpu_gives_what_the_cpu_gives(config):
+@BOTH
+def test_the_gpu_gives_what_the_cpu_gives_and_a_cuda_graph_recorded_with_some_observations_serves_others(config):
     network, obs = network_of(config), batch()
     on_cpu = outputs_and_gradients(network, obs)
-    for one, other in zip(on_cpu, outputs_and_gradients(network.cuda(), on_gpu(obs)), strict=True):
+    network, obs = network.cuda(), on_gpu(obs)
+    for one, other in zip(on_cpu, outputs_and_gradients(network, obs), strict=True):
         torch.testing.assert_close(one, other.cpu(), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.gpu
-@needs_gpu
-@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
-def test_a_cuda_graph_recorded_with_some_observations_serves_others(config):
-    network, obs = network_of(config).cuda(), on_gpu(batch())
-    warming = torch.cuda.Stream()
-    warming.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(warming):
-        for _ in range(3):
-            outputs_and_gradients(network, obs)
-    torch.cuda.current_stream().wait_stream(warming)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        recorded = outputs_and_gradients(network, obs)
     others = on_gpu(batch(seed=1))
-    for name, entry in obs.items():
-        entry.copy_(others[name])
-    graph.replay()
-    recorded = [each.detach().clone() for each in recorded]
-    for one, other in zip(recorded, outputs_and_gradients(network, others), strict=True):
+    replay = replayed(lambda: outputs_and_gradients(network, obs), obs.values(), [others[name] for name in obs])
+    for one, other in zip(replay, outputs_and_gradients(network, others), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-
-
-def test_pairs_with_an_entity_that_is_not_valid_have_probability_0():
-    obs = batch()
-    is_row, is_column = valid_of(obs)
-    valid = (is_row.unsqueeze(2) & is_column.unsqueeze(1)).flatten(1)
-    probabilities = torch.softmax(network_of(SHARED)(obs).logits, 1)[3:]
-    assert (probabilities[~valid[3:]] == 0).all()
-    assert (probabilities[valid[3:]] > 0).all()
 
 
 def test_reordering_entities_reorders_the_logits_space_by_space_and_leaves_the_value():
@@ -247,23 +170,17 @@ def test_reordering_entities_reorders_the_logits_space_by_space_and_leaves_the_v
     assert before.logits[3:].std() > 0.1
 
 
-@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
-def test_the_gradient_reaches_every_parameter(config):
-    network, obs = network_of(config), batch()
-    output = network(obs)
-    logits = torch.log_softmax(output.logits[3:], 1)
-    (logits.exp() * torch.randn_like(logits)).sum().backward(retain_graph=config.shared_trunk)
-    output.value.square().sum().backward()
-    for name, parameter in network.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
-
-
-def test_the_first_policy_hardly_prefers_any_pair():
-    torch.manual_seed(0)
-    network = default_network(space_of(), Discrete(ROWS * COLUMNS), SHARED)
-    logits = network(batch()).logits[3:]
+def test_the_gradient_reaches_every_parameter_and_the_first_policy_hardly_prefers_any_pair():
+    logits = default_network(space_of(), Discrete(ROWS * COLUMNS), SHARED)(batch()).logits[3:]
     assert logits[logits > -1e3].abs().max() < 0.05
+    for config in (CONFIG, SHARED):
+        network = network_of(config)
+        output = network(batch())
+        logits = torch.log_softmax(output.logits[3:], 1)
+        ((logits.exp() * torch.randn_like(logits)).sum() + output.value.square().sum()).backward()
+        for name, parameter in network.named_parameters():
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
 
 
 def test_width_blocks_and_heads_come_from_the_config():
@@ -306,46 +223,27 @@ def test_entities_are_tables_with_a_mask_whatever_a_world_calls_them():
     jobs, workers = EntityStream("jobs", "jobs_mask", "jobs_done"), EntityStream("workers", "workers_mask")
     assert find_entities(Dict(entries)) == EntitySpec(rows=jobs, columns=workers)
     assert find_entities(Dict(OrderedDict(reversed(entries.items())))) == EntitySpec(rows=jobs, columns=workers)
-
-
-def test_names_outside_the_rule_are_given_as_a_spec():
+    # names outside the rule are given as a spec
     spec = EntitySpec(EntityStream("seats", "seat_free"), EntityStream("guests", "guest_here"))
-    space = Dict(
-        {
-            "seats": Box(0, 1, (3, 2), np.float32),
-            "seat_free": MultiBinary(3),
-            "guests": Box(0, 1, (5, 4), np.float32),
-            "guest_here": MultiBinary(5),
-        }
-    )
+    tables = {"seats": Box(0, 1, (3, 2), np.float32), "guests": Box(0, 1, (5, 4), np.float32)}
+    space = Dict({**tables, "seat_free": MultiBinary(3), "guest_here": MultiBinary(5)})
     network = make_entity_network(space, make_distribution(Discrete(15), CONFIG), CONFIG, spec)
-    obs = {
-        "seats": torch.rand(2, 3, 2),
-        "seat_free": torch.ones(2, 3),
-        "guests": torch.rand(2, 5, 4),
-        "guest_here": torch.ones(2, 5),
-    }
-    assert network(obs).logits.shape == (2, 15)
+    assert network(batch_of(space, 2)).logits.shape == (2, 15)
 
 
-@pytest.mark.parametrize(
-    ("space", "actions", "message"),
-    [
-        (space_of(), Discrete(23), "a pair of 6 ems and 4 items, so the action space must be Discrete(24)"),
-        (Box(0, 1, (3,)), Discrete(24), "needs two kinds of entities"),
+def test_a_world_without_the_entities_is_refused_by_what_is_missing():
+    entries = dict(space_of().spaces)
+    unmasked = {name: entry for name, entry in entries.items() if name != "items_mask"}
+    for space, choices, message in (
+        (space_of(), 23, "a pair of 6 ems and 4 items, so the action space must be Discrete(24)"),
+        (Box(0, 1, (3,)), 24, "needs two kinds of entities"),
+        (Dict(unmasked), 24, "with its NAME_mask (MultiBinary [count]); found: ems."),
+        (Dict(entries | {"ems_mask": MultiBinary(5)}), 24, "found: items."),
         (
-            Dict({name: entry for name, entry in space_of().spaces.items() if name != "items_mask"}),
-            Discrete(24),
-            "with its NAME_mask (MultiBinary [count]); found: ems.",
-        ),
-        (Dict(dict(space_of().spaces) | {"ems_mask": MultiBinary(5)}), Discrete(24), "found: items."),
-        (
-            Dict(dict(space_of().spaces) | {"items_lost": MultiBinary(4)}),
-            Discrete(24),
+            Dict(entries | {"items_lost": MultiBinary(4)}),
+            24,
             "which of 'items' can be chosen no more, and the observation space has 'items_lost' and 'items_placed'",
         ),
-    ],
-)
-def test_a_world_without_the_entities_is_refused_by_what_is_missing(space, actions, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        default_network(space, actions, CONFIG)
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            default_network(space, Discrete(choices), CONFIG)
