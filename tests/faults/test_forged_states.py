@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import scramjet
-from scramjet.cli import main
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.native_pool import Backend, NativePool
 from scramjet.engine.worlds.restored_states import FIX, Probation
@@ -25,35 +24,41 @@ from scramjet.training import resume
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from tests.helpers import HELPERS
-
-WORLDS = ["memory", "connect_four", f"{HELPERS}/player_worlds.py:Mortals"]
-"""One of each kind, played alone, in turns and by agents, whose rules index arrays by their state. That no rule of any
-other built-in world leaves its arrays is seen where it is interpreted: `tests/parity/test_back_ends.py`."""
+from tests.helpers.cases import rest
+from tests.helpers.command_calls import call, refusal
 
 
-def played(name: str, backend: Backend = "cpu", steps: int = 30) -> tuple[NativePool, np.random.Generator]:
+def played(name: str, backend: Backend = "cpu", steps: int = 30) -> NativePool:
     pool = NativePool(load_env(name), 4, num_threads=1, backend=backend)
-    random = np.random.default_rng(0)
-    out = pool.reset(1)
+    random, out = np.random.default_rng(0), pool.reset(1)
     for _ in range(steps):
         out = pool.step(random_actions(pool, out, random))
-    return pool, random
+    return pool
 
 
-def forged(pool: NativePool, **fields: object) -> dict[str, np.ndarray]:
+def forged(pool: NativePool, honest: dict[str, np.ndarray], **fields: object) -> dict[str, np.ndarray]:
     """A snapshot with some fields of env 2 set to other values."""
-    snapshot = pool.snapshot()
+    snapshot = {name: each.copy() for name, each in honest.items()}
     states = snapshot["states"].view(pool.states().dtype)
     for name, value in fields.items():
         states[name][2] = value
     return snapshot
 
 
-@pytest.mark.parametrize("name", WORLDS)
+# One of each kind, played alone, in turns and by agents, whose rules index arrays by their state. That no rule of any
+# other built-in world leaves its arrays is seen where it is interpreted: `tests/parity/test_back_ends.py`.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "memory",
+        rest("connect_four"),
+        rest(f"{HELPERS}/player_worlds.py:Mortals"),
+    ],
+)
 def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: str) -> None:
     """Through the checked kernels and, once every episode has ended, the fast ones again."""
-    pool, _ = played(name)
-    snapshot, seen = pool.snapshot(), []
+    pool, seen = played(name), []
+    snapshot = pool.snapshot()
     for is_own in (True, False):
         random, trace = np.random.default_rng(5), []
         out = pool.restore(snapshot, is_own=is_own)
@@ -64,44 +69,37 @@ def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: s
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value"),
-    [
-        ("cartpole", "_episode", -1),
-        ("cartpole", "_episode", 2**31 - 1),
-        ("cartpole", "_draw", -5),
-        ("cartpole", "_steps", 500),
-        ("cartpole", "_steps", -1),
-        ("cartpole", "_index", -1),
-        ("cartpole", "_return", np.nan),
-        ("snake", "_alive", 2),
-        ("snake", "_returns", np.inf),
-        ("snake", "head", 30_000),
-        ("snake", "length", 30_000),
-        ("snake", "body", -2),
-        ("snake", "food", 100),
-        ("connect_four", "heights", 100),
-        ("connect_four", "turn", 5),
-        ("maze", "row", 10),
-        ("maze", "target_col", -1),
-        ("game_2048", "board", 18),
-        ("sokoban", "row", 0),
-        ("sokoban", "num_placed", 4),
-        ("binpack", "num_items", 10**9),
-        ("binpack", "order", 40),
-        ("rubiks_cube", "cube", 6),
-        ("sliding_tiles", "gap", 9),
-        ("sliding_tiles", "tiles", -1),
-        ("squared", "rim_rows", 7),
-        ("memory", "tick", 10**6),
-        ("tmaze", "position", -7),
-        ("deep_sea", "column", 10),
+IMPOSSIBLE = {
+    "cartpole": [
+        ("_episode", -1), ("_episode", 2**31 - 1), ("_draw", -5), ("_steps", 500), ("_steps", -1), ("_index", -1),
+        ("_return", np.nan),
     ],
-)
-def test_a_field_that_no_episode_can_have_is_refused_by_name(name: str, field: str, value: object) -> None:
-    pool, _ = played(name, "interpreted")
-    with pytest.raises(ConfigError, match=rf"the saved state of env 2 is none of \w+: {field} is .*--fork"):
-        pool.restore(forged(pool, **{field: value}), is_own=False)
+    "snake": [
+        ("_alive", 2), ("_returns", np.inf), ("head", 30_000), ("length", 30_000), ("body", -2), ("food", 100),
+    ],
+    "connect_four": [("heights", 100), ("turn", 5)],
+    "maze": [("row", 10), ("target_col", -1)],
+    "game_2048": [("board", 18)],
+    "sokoban": [("row", 0), ("num_placed", 4)],
+    "binpack": [("num_items", 10**9), ("order", 40)],
+    "rubiks_cube": [("cube", 6)],
+    "sliding_tiles": [("gap", 9), ("tiles", -1)],
+    "squared": [("rim_rows", 7)],
+    "memory": [("tick", 10**6)],
+    "tmaze": [("position", -7)],
+    "deep_sea": [("column", 10)],
+}  # fmt: skip
+"""Values that no episode of a world can have."""
+
+
+def test_a_field_that_no_episode_can_have_is_refused_by_name() -> None:
+    for name, fields in IMPOSSIBLE.items():
+        pool = played(name, "interpreted", steps=12)
+        honest = forged(pool, pool.snapshot())
+        for field, value in fields:
+            told = rf"the saved state of env 2 is none of \w+: {field} is .*--fork"
+            with pytest.raises(ConfigError, match=told):
+                pool.restore(forged(pool, honest, **{field: value}), is_own=False)
 
 
 class Cards(Env):
@@ -127,31 +125,24 @@ class Cards(Env):
         obs[0] = s.cards[s.top]
 
 
-@pytest.mark.parametrize("num_threads", [1, 2])
-@pytest.mark.parametrize(("field", "value"), [("top", -(10**15)), ("top", 10**15), ("speed", -(10**14))])
-def test_an_index_out_of_bounds_is_found_when_it_is_used(field: str, value: int, num_threads: int) -> None:
+@pytest.mark.parametrize("num_threads", [1, rest(2)])
+def test_an_index_out_of_bounds_is_found_when_it_is_used_and_checks_end_with_the_last_episode(num_threads: int) -> None:
     """Unchecked, these would read an address that the process does not have."""
-    pool = NativePool(Cards(), 4, num_threads=num_threads)
-    pool.reset(1)
-    snapshot = forged(pool, **{field: value})
-    actions = np.zeros(4, np.int64)
-    with pytest.raises(WorldError, match="the saved state of an env is none of Cards") as found:  # noqa: PT012
-        pool.restore(snapshot, is_own=False)
-        pool.step(actions)
-    assert FIX in str(found.value)
-    pool.reset(2)
-    assert pool.step(actions).reward.tolist() == [1.0] * 4
-
-
-def test_checks_end_with_the_last_episode_from_the_file_and_not_before() -> None:
-    pool = NativePool(Cards(), 2, num_threads=1)
-    pool.reset(1)
-    actions = np.zeros(2, np.int64)
-    for _ in range(20):
+    pool, actions = NativePool(Cards(), 4, num_threads=num_threads), np.zeros(4, np.int64)
+    for field, value in (("top", -(10**15)), ("top", 10**15), ("speed", -(10**14))):
+        pool.reset(1)
+        snapshot = forged(pool, pool.snapshot(), **{field: value})
+        with pytest.raises(WorldError, match="the saved state of an env is none of Cards") as found:  # noqa: PT012
+            pool.restore(snapshot, is_own=False)
+            pool.step(actions)
+        assert FIX in str(found.value)
+        pool.reset(2)
+        assert pool.step(actions).reward.tolist() == [1.0] * 4
+    for _ in range(19):
         pool.step(actions)
     fast = pool._kernels
     pool.restore(pool.snapshot(), is_own=False)
-    for _ in range(30):  # both episodes end with this
+    for _ in range(30):  # all episodes end with this
         assert pool._kernels is not fast
         pool.step(actions)
     pool.step(actions)
@@ -169,17 +160,11 @@ def test_bounds_of_a_field_that_is_none_are_the_authors_mistake() -> None:
 # --- whole runs -----------------------------------------------------------------------------------------------------
 
 
-def small_run(tmp_path: Path, env: str, num_updates: int = 4, **settings: object) -> scramjet.TrainResult:
+def small_run(tmp_path: Path, env: str) -> scramjet.TrainResult:
     config = RunConfig(
-        env=env,
-        num_envs=4,
-        num_steps=8,
-        total_timesteps=32 * num_updates,
-        device="cpu",
-        checkpoint=CheckpointConfig(every=2, keep_last_n=None),
-        eval=EvaluationConfig(every=0, final_episodes=0),
-        **settings,
-    )
+        env=env, num_envs=4, num_steps=8, total_timesteps=128, device="cpu",
+        checkpoint=CheckpointConfig(every=2, keep_last_n=None), eval=EvaluationConfig(every=0, final_episodes=0),
+    )  # fmt: skip
     return scramjet.train(config, runs_dir=tmp_path, run_name=env.replace(":", "-"), display="quiet")
 
 
@@ -192,7 +177,7 @@ def weights(result: scramjet.TrainResult) -> bytes:
     return b"".join(tensor.numpy().tobytes() for tensor in result.policy.state_dict().values())
 
 
-@pytest.mark.parametrize("env", ["snake", "gym:CartPole-v1"])
+@pytest.mark.parametrize("env", ["cartpole", rest("gym:CartPole-v1")])
 def test_ones_own_checkpoint_is_taken_as_it_is_and_a_strangers_is_not(env, tmp_path, monkeypatch, capsys) -> None:
     """The stranger's is the same one, without the key; native worlds go on exactly even then, only checked."""
     result = small_run(tmp_path, env)
@@ -205,39 +190,42 @@ def test_ones_own_checkpoint_is_taken_as_it_is_and_a_strangers_is_not(env, tmp_p
         again = scramjet.train(resume=result.run_path, trust=trust, display="plain")
         has_fresh_episodes = "not saved by you" in capsys.readouterr().out
         is_strangers = state == "nobody" and not trust
-        assert bool(seen) == (is_strangers and env == "snake")
-        assert has_fresh_episodes == (is_strangers and env != "snake")
+        assert bool(seen) == (is_strangers and env == "cartpole")
+        assert has_fresh_episodes == (is_strangers and env != "cartpole")
         assert (weights(again) == weights(result)) != has_fresh_episodes
         seen.clear()
 
 
 def test_a_forged_run_is_one_message_and_loses_nothing(tmp_path, capsys) -> None:
-    result = small_run(tmp_path, "snake")
+    result = small_run(tmp_path, "cartpole")
     back_to_the_middle(result)
-    store = CheckpointStore(result.run_path / "checkpoints", None)
-    checkpoint, _ = store.load_latest_whole()
+    checkpoint, _ = CheckpointStore(result.run_path / "checkpoints", None).load_latest_whole()
     assert checkpoint is not None
-    states = checkpoint.trainer["pool/states"].numpy().view(NativePool(load_env("snake"), 1).states().dtype)
-    states["length"] = 20_000
+    states = checkpoint.trainer["pool/states"].numpy().view(NativePool(load_env("cartpole"), 1).states().dtype)
+    states["_steps"] = 20_000
     record = encode(checkpoint.step, checkpoint.model, checkpoint.trainer, checkpoint.metadata, is_best=False)
+    signature = json.loads(record["metadata.json"])["signature"].encode()
     for name, data in record.items():
-        forged_signature = data.replace(json.loads(record["metadata.json"])["signature"].encode(), b"0" * 64)
-        (checkpoint.path / name).write_bytes(forged_signature)
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "--resume", str(result.run_path)])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "the saved state of env 0 is none of Snake: length is 20000" in said
+        (checkpoint.path / name).write_bytes(data.replace(signature, b"0" * 64))
+    said = refusal(capsys, "train", "--resume", result.run_path)
+    assert "the saved state of env 0 is none of CartPole: _steps is 20000" in said
     assert "--fork" in said
-    fork = ["--fork", str(result.run_path), "--total-timesteps", "128", "--runs-dir", str(tmp_path)]
-    with pytest.raises(SystemExit) as ended:
-        main(["train", *fork, "--display", "quiet"])
-    assert ended.value.code == 0
+    fork = ["--fork", result.run_path, "--total-timesteps", 128, "--runs-dir", tmp_path, "--display", "quiet"]
+    assert call("train", *fork) == 0
 
 
 def test_a_strangers_records_stay_so_when_the_user_saves_and_signs_them(tmp_path, monkeypatch) -> None:
     """Episodes of pendulum last 200 steps: after a few updates the stranger's records are still played."""
     result = small_run(tmp_path, "pendulum")
+    checkpoint = load_checkpoint(result.run_path)
+    pendulum, acrobot = (
+        SimpleNamespace(config=resolve(RunConfig(env=name)), run=SimpleNamespace(path=result.run_path))
+        for name in ("pendulum", "acrobot")
+    )
+    acrobot.pool = SimpleNamespace(env=load_env("acrobot"))
+    assert resume._has_own_records(checkpoint, pendulum)
+    assert not resume._has_own_records(checkpoint, acrobot)  # signed, and of another world
+    assert not resume._has_own_records(replace(checkpoint, is_own=False), pendulum)
     monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "nobody"))
     seen = []
 
@@ -250,20 +238,6 @@ def test_a_strangers_records_stay_so_when_the_user_saves_and_signs_them(tmp_path
         again = scramjet.train(resume=result.run_path, total_timesteps=128 + 32 * number, display="quiet")
         assert len(seen) == number
         assert load_checkpoint(again.run_path).is_own
-    steps = 32 * 60  # every episode has ended since
-    scramjet.train(resume=result.run_path, total_timesteps=steps, display="quiet")
-    scramjet.train(resume=result.run_path, total_timesteps=steps + 32, display="quiet")
+    for steps in (32 * 60, 32 * 61):  # every episode has ended since
+        scramjet.train(resume=result.run_path, total_timesteps=steps, display="quiet")
     assert len(seen) == 3
-
-
-def test_signed_states_of_another_world_are_not_ones_own(tmp_path) -> None:
-    result = small_run(tmp_path, "pendulum")
-    checkpoint = load_checkpoint(result.run_path)
-    pendulum, acrobot = (
-        SimpleNamespace(config=resolve(RunConfig(env=name)), run=SimpleNamespace(path=result.run_path))
-        for name in ("pendulum", "acrobot")
-    )
-    acrobot.pool = SimpleNamespace(env=load_env("acrobot"))
-    assert resume._has_own_records(checkpoint, pendulum)
-    assert not resume._has_own_records(checkpoint, acrobot)
-    assert not resume._has_own_records(replace(checkpoint, is_own=False), pendulum)

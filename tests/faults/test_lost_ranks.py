@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.helpers.cases import rest
 from tests.helpers.children import comes_true
 from tests.helpers.forked_commands import begin, finish, start
 from tests.helpers.killed_runs import assert_same_end
-from tests.helpers.launched import Ranks
+from tests.helpers.process_ranks import free_port
 
 pytestmark = pytest.mark.faults
 
@@ -24,49 +25,70 @@ ENDLESS = (
 ).split()
 
 
-def training(tmp_path: Path, size: int) -> Ranks:
-    """Ranks that train, and have saved a checkpoint."""
-    ranks = Ranks(size, tmp_path, *ENDLESS, "--runs-dir", tmp_path / "runs", "--run-name", "a")
-    codes = lambda: [process.exitcode for process in ranks.processes]  # noqa: E731
-    assert comes_true(lambda: (tmp_path / "runs/a/checkpoints/latest").exists() or any(codes()), 120)
-    assert codes() == [None] * size, ranks.output(0)
+def training(folder: Path, size: int) -> list[BaseProcess]:
+    """Ranks, as a shell's loop would start them, that train and have saved a checkpoint; each prints into `rank-N`."""
+    ranks, port = [], str(free_port())
+    for rank in range(size):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (("WORLD_SIZE", size), ("RANK", rank), ("MASTER_PORT", port)):
+                patch.setenv(name, str(value))
+            words = [*ENDLESS, "--runs-dir", folder / "runs", "--run-name", "a"]
+            ranks.append(start(*words, output=folder / f"rank-{rank}"))
+    codes = lambda: [process.exitcode for process in ranks]  # noqa: E731
+    assert comes_true(lambda: (folder / "runs/a/checkpoints/latest").exists() or any(codes()), 120)
+    assert codes() == [None] * size, (folder / "rank-0").read_text()
     return ranks
 
 
-def messages(ranks: Ranks) -> list[str]:
+def exit_codes(ranks: list[BaseProcess]) -> list[int | None]:
+    """How they ended, negative for a signal; None for one that has not within a minute."""
+    comes_true(lambda: None not in [process.exitcode for process in ranks], 60)
+    codes = [process.exitcode for process in ranks]
+    for process in ranks:
+        process.kill()
+    return codes
+
+
+def messages(folder: Path) -> list[str]:
     """What all ranks say in the name of scramjet."""
-    return re.findall("^scramjet: .*$", "\n".join(map(ranks.output, range(ranks.size))), re.MULTILINE)
+    texts = [file.read_text() for file in sorted(folder.glob("rank-*"))]
+    return re.findall("^scramjet: .*$", "\n".join(texts), re.MULTILINE)
 
 
-@pytest.mark.parametrize(("size", "lost"), [(2, 1), rest(3, 0), rest(3, 2)])
-def test_a_rank_that_is_killed_is_named_once_and_all_end(tmp_path: Path, size: int, lost: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "lost", "sent"),
+    [
+        (2, 1, signal.SIGKILL),
+        rest(3, 0, signal.SIGKILL),
+        rest(3, 2, signal.SIGKILL),
+        rest(2, 0, signal.SIGSTOP),
+        rest(2, 1, signal.SIGSTOP),
+    ],
+)
+def test_a_rank_that_is_killed_or_hangs_is_named_once_and_all_end(
+    tmp_path: Path, size: int, lost: int, sent: int
+) -> None:
     ranks = training(tmp_path, size)
-    os.kill(ranks.pid(lost), signal.SIGKILL)
-    assert ranks.exit_codes(60) == [-9 if rank == lost else 2 for rank in range(size)]
-    (message,) = messages(ranks)
-    assert re.match(rf"scramjet: rank {lost} \(pid {ranks.pid(lost)} on .*\) has ended: it was killed", message)
+    pid = ranks[lost].pid
+    assert pid is not None
+    os.kill(pid, sent)
+    assert exit_codes(ranks) == [-9 if rank == lost else 2 for rank in range(size)]
+    (message,) = messages(tmp_path)
+    hangs = "does not answer" if lost == 0 else f"has given no sign of life for {TIMEOUT} s"
+    reason = "has ended: it was killed" if sent == signal.SIGKILL else hangs
+    assert re.match(rf"scramjet: rank {lost} \(pid {pid} on .*\) {reason}", message)
     assert "go on with: scramjet train --resume" in message
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_rank_that_hangs_is_named_and_ended_after_the_time_limit(tmp_path: Path, lost: int) -> None:
-    ranks = training(tmp_path, 2)
-    os.kill(ranks.pid(lost), signal.SIGSTOP)
-    assert ranks.exit_codes(60) == [-9 if rank == lost else 2 for rank in range(2)]
-    (message,) = messages(ranks)
-    reason = "does not answer" if lost == 0 else f"has given no sign of life for {TIMEOUT} s"
-    assert re.match(rf"scramjet: rank {lost} \(pid {ranks.pid(lost)} on .*\) {reason}", message)
 
 
 @pytest.mark.rest
 def test_a_signal_to_one_rank_stops_all_with_a_checkpoint(tmp_path: Path) -> None:
     ranks = training(tmp_path, 2)
-    os.kill(ranks.pid(1), signal.SIGTERM)
-    assert ranks.exit_codes(60) == [143] * 2
-    assert messages(ranks) == []
-    assert "a: stopped by" in ranks.output(0)
-    assert ranks.output(1) == ""
+    assert ranks[1].pid is not None
+    os.kill(ranks[1].pid, signal.SIGTERM)
+    assert exit_codes(ranks) == [143] * 2
+    assert messages(tmp_path) == []
+    assert "a: stopped by" in (tmp_path / "rank-0").read_text()
+    assert (tmp_path / "rank-1").read_text() == ""
 
 
 def pid_of_rank(rank: int, launcher: int) -> int | None:

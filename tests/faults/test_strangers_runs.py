@@ -16,7 +16,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,13 @@ import torch
 
 import scramjet
 from scramjet.cli import main
-from scramjet.runtime.checkpoint_format import _digest
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.runtime.metrics_log import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
 from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
 from tests.helpers.cases import rest
+from tests.helpers.hostile_files import forge_metadata
 
 pytestmark = pytest.mark.faults
 
@@ -308,19 +307,9 @@ def test_folders_thousands_deep_are_passed_over(trained: Path, tmp_path: Path, p
 
 
 def forge(run: Path, change: Callable[[dict], Any]) -> Path:
-    """Change the newest checkpoint's metadata as someone would who also knows how to make its hash right."""
-    path = run / STEP / "metadata.json"
-    record = json.loads(path.read_text())
-    del record["sha256"], record["signature"]
-    change(record)
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(10_000)
-    try:
-        record["sha256"] = _digest(record)
-        path.write_text(json.dumps(record))
-    finally:
-        sys.setrecursionlimit(limit)
-    shutil.rmtree(run / FIRST_STEP, ignore_errors=True)  # nothing to fall back on
+    """Forge the newest checkpoint, and leave nothing to fall back on."""
+    forge_metadata(run / STEP, change)
+    shutil.rmtree(run / FIRST_STEP, ignore_errors=True)
     return run
 
 

@@ -108,11 +108,12 @@ def test_a_failure_names_the_env_and_how_it_failed_and_ends_all_workers(how: str
 def test_an_env_of_this_process_or_another_that_raises_ends_the_pool() -> None:
     for env in (0, 1):
         pool = pool_of("raise", in_seed=SEEDS[env], takes_part=True)
+        pids = pool.worker_pids
         pool.reset(10)
         with pytest.raises(WorldError, match=rf"^Fragile: env {env} raised in its step\(\): KeyError"):  # noqa: PT012
             for _ in range(3):
                 pool.step(FOUR)
-        assert gone_within(pool.worker_pids, 0)
+        assert gone_within(pids, 0)
         with pytest.raises(ConfigError, match="was closed"):
             pool.step(FOUR)
 
@@ -120,39 +121,28 @@ def test_an_env_of_this_process_or_another_that_raises_ends_the_pool() -> None:
 # --- restarted -----------------------------------------------------------------------------------------------
 
 
-def test_an_env_that_raises_is_made_anew_and_its_episode_truncated_while_others_go_on() -> None:
-    with playing("raise", on_error="restart") as pool:
-        pids = pool.worker_pids
-        for _ in range(2):
-            pool.step(FOUR)
-        with pytest.warns(RuntimeWarning, match=r"restarted: Fragile: env 1 raised in its step\(\): KeyError"):
-            out = pool.step(FOUR)
-        assert out.truncated.tolist() == [False, True, False, False]
-        assert not out.terminated.any()
-        assert out.reward.tolist() == [1, 0, 1, 1]
-        assert out.final_obs[1].tolist() == [SEEDS[1] % 1000, 2]
-        assert out.obs[:, 1].tolist() == [3, 0, 3, 3]
-        assert (pool.restarts, pool.worker_pids) == (1, pids)
-        episodes = pool.episodes()
-        assert (episodes.env_ids.tolist(), episodes.returns.tolist()) == ([1], [2.0])
-        assert pool.step(FOUR).obs[:, 1].tolist() == [4, 1, 4, 4]
-
-
-@pytest.mark.parametrize("how", ["exit", rest("hang"), rest("kill")])
-def test_a_worker_that_hangs_or_dies_is_started_anew_and_its_episodes_truncated(how: str) -> None:
+@pytest.mark.parametrize("how", ["raise", "exit", rest("hang"), rest("kill")])
+def test_an_env_or_worker_that_fails_is_made_anew_and_its_episodes_truncated_while_others_go_on(how: str) -> None:
+    lost = [1] if how == "raise" else [1, 3]
     with playing(how, timeout=1.5 if how == "hang" else 20, on_error="restart") as pool:
         pids = pool.worker_pids
         for _ in range(2):
             pool.step(FOUR)
-        with pytest.warns(RuntimeWarning, match="restarted: Fragile: the worker process of envs 1, 3"):
+        who = r"env 1 raised in its step\(\): KeyError" if how == "raise" else "the worker process of envs 1, 3"
+        with pytest.warns(RuntimeWarning, match=f"restarted: Fragile: {who}"):
             out = pool.step(FOUR)
-        assert out.truncated.tolist() == [False, True, False, True]
-        assert out.final_obs[[1, 3]].tolist() == [[SEEDS[1] % 1000, 2], [SEEDS[3] % 1000, 2]]
-        assert out.obs[:, 1].tolist() == [3, 0, 3, 0]
+        assert np.flatnonzero(out.truncated).tolist() == np.flatnonzero(out.reward == 0).tolist() == lost
+        assert not out.terminated.any()
+        assert out.final_obs[lost].tolist() == [[SEEDS[env] % 1000, 2] for env in lost]
+        assert out.obs[:, 1].tolist() == [0 if env in lost else 3 for env in range(4)]
+        assert pool.restarts == 1
         assert pool.worker_pids[0] == pids[0]
-        assert gone_within([pids[1]], 0)
-        assert pool.step(FOUR).obs[:, 1].tolist() == [4, 1, 4, 1]
-        assert pool.episodes().lengths.tolist() == [3, 3]
+        assert (pool.worker_pids == pids) == (how == "raise")
+        assert how == "raise" or gone_within([pids[1]], 0)
+        episodes = pool.episodes()
+        assert (episodes.env_ids.tolist(), episodes.returns.tolist()) == (lost, [2.0] * len(lost))
+        assert episodes.lengths.tolist() == [3] * len(lost)
+        assert pool.step(FOUR).obs[:, 1].tolist() == [1 if env in lost else 4 for env in range(4)]
 
 
 def test_a_worker_that_died_while_nobody_asked_is_started_anew_by_a_reset() -> None:

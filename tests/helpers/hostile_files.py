@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,32 @@ CANARY = "from pathlib import Path\nPath({canary!r}).touch()\n"
 """The first lines of a program that tells of itself."""
 
 
-def forge(run: Path, env: Any, **metadata: Any) -> None:
-    """Have a run name another world, its hash computed anew: what a stranger can write."""
-    config = tomllib.loads((run / "config.toml").read_text())
-    (run / "config.toml").write_text(tomli_w.dumps({**config, "env": env}))
-    for step in (run / "checkpoints").glob("step_*"):
-        path = step / "metadata.json"
-        record = json.loads(path.read_text())
-        del record["sha256"]
-        record.pop("signature", None)  # of whoever wrote it; what is forged a second time has none
-        record["metadata"]["config"]["env"] = env
-        record["metadata"].update(metadata)
+def forge_metadata(checkpoint: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a checkpoint's metadata as someone would who also knows how to make its hash right."""
+    path, limit = checkpoint / "metadata.json", sys.getrecursionlimit()
+    record = json.loads(path.read_text())
+    for own in ("sha256", "signature"):  # what is forged a second time has no signature
+        record.pop(own, None)
+    change(record)
+    sys.setrecursionlimit(10_000)
+    try:
         record["sha256"] = checkpoint_format._digest(record)
         path.write_text(json.dumps(record))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def forge(run: Path, env: Any, **metadata: Any) -> None:
+    """Have a run name another world: what a stranger can write."""
+    config = tomllib.loads((run / "config.toml").read_text())
+    (run / "config.toml").write_text(tomli_w.dumps({**config, "env": env}))
+
+    def change(record: dict[str, Any]) -> None:
+        record["metadata"]["config"]["env"] = env
+        record["metadata"].update(metadata)
+
+    for step in (run / "checkpoints").glob("step_*"):
+        forge_metadata(step, change)
 
 
 def forget_modules(prefix: str) -> None:

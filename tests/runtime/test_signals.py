@@ -29,7 +29,9 @@ STOPS = f"{BEGIN}    while not stop.requested: time.sleep(0.005)\nsys.exit(stop.
 GOES_ON = f"{BEGIN}    while True: time.sleep(0.005)"
 STUCK = f'{BEGIN}    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)'
 """Minutes in compiled code, without the interpreter's lock."""
-PRINTS = f'{BEGIN}    print("x" * 1_000_000, flush=True)\n    sys.stdin.read()\nsys.exit(stop.exit_code)'
+PRINTS = (
+    f'{BEGIN}    print("x" * 1_000_000 + "\\n", end="", flush=True)\n    sys.stdin.read()\nsys.exit(stop.exit_code)'
+)
 """Prints far more than a pipe holds, and then nothing: whatever follows is the notice of a signal."""
 
 
