@@ -59,7 +59,7 @@ class PPOConfig:
     """Weight of the value loss."""
     value_scale: Literal["none", "popart", "symlog"] = "none"
     """What the value network gives instead of returns: popart, returns normalized by running statistics; symlog, their
-    logarithm with a sign. A value_clip is a distance in that scale."""
+    logarithm with a sign, whose mean is below theirs where chance decides. A value_clip is a distance in that scale."""
     max_grad_norm: float | None = 0.5
     """Bound on the norm of all gradients together; none: no bound."""
     normalize_advantages: Literal["minibatch", "batch", "off"] = "minibatch"

@@ -27,24 +27,23 @@ def symexp(numbers: Tensor) -> Tensor:
 
 
 def two_hot(numbers: Tensor, bins: Tensor) -> Tensor:
-    """Weights [B, K] of the two of K evenly spaced bins beside each number [B], whose mean is the number.
+    """Weights [B, K] of the two of K ascending bins beside each number [B], whose mean is the number.
 
     Numbers beyond the outermost bins count as those.
     """
-    last = len(bins) - 1
-    place = ((numbers - bins[0]) / (bins[1] - bins[0])).clamp(0, last)
-    lower = place.floor().clamp(max=last - 1)
-    share = (place - lower).unsqueeze(-1)
+    upper = torch.searchsorted(bins, numbers).clamp(1, len(bins) - 1)
+    below, above = bins[upper - 1], bins[upper]
+    share = ((numbers - below) / (above - below)).clamp(0, 1).unsqueeze(-1)
     weights = numbers.new_zeros(len(numbers), len(bins))
-    weights.scatter_(1, lower.long().unsqueeze(-1), 1 - share)
-    return weights.scatter_(1, lower.long().unsqueeze(-1) + 1, share)
+    weights.scatter_(1, upper.unsqueeze(-1) - 1, 1 - share)
+    return weights.scatter_(1, upper.unsqueeze(-1), share)
 
 
 class TwoHotHead(nn.Module):
     """Values as a distribution over K returns, evenly spaced on the symlog scale (Hafner et al. 2023, eq. 10).
 
-    The value is the symexp of the mean. It is learned by the cross entropy with two-hot weights of the returns, whose
-    gradient is as large for small returns as for large ones.
+    The value is the mean of the distribution, in the space of returns. It is learned by the cross entropy with two-hot
+    weights of the returns, whose gradient is as large for small returns as for large ones.
     """
 
     bins: Tensor
@@ -54,7 +53,7 @@ class TwoHotHead(nn.Module):
         self.layer = nn.Linear(num_features, num_bins)
         for parameter in self.layer.parameters():
             nn.init.zeros_(parameter)  # so that every value is 0 at first
-        self.register_buffer("bins", torch.linspace(-BIN_RANGE, BIN_RANGE, num_bins), persistent=False)
+        self.register_buffer("bins", symexp(torch.linspace(-BIN_RANGE, BIN_RANGE, num_bins)), persistent=False)
         self._logits: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,13 +64,14 @@ class TwoHotHead(nn.Module):
         """Values [B, 1] of features [B, F]; where gradients are wanted, the logits are kept for the next `loss`."""
         logits = self.layer(features)
         self._logits = logits if torch.is_grad_enabled() else None
-        return symexp((logits.softmax(-1) * self.bins).sum(-1, keepdim=True))
+        weighed = logits.softmax(-1) * self.bins  # of opposite bins first, so that equal weights give 0 exactly
+        return (0.5 * (weighed + weighed.flip(-1))).sum(-1, keepdim=True)
 
     def loss(self, returns: Tensor) -> Tensor:
         """Cross entropies [B] of the values that were last computed with the returns [B] that they should be."""
         assert self._logits is not None
         logits, self._logits = self._logits, None
-        return -(two_hot(symlog(returns), self.bins) * logits.float().log_softmax(-1)).sum(-1)
+        return -(two_hot(returns, self.bins) * logits.float().log_softmax(-1)).sum(-1)
 
 
 def value_head(num_features: int, config: PolicyConfig) -> nn.Linear | TwoHotHead:

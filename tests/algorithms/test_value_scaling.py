@@ -83,17 +83,19 @@ def test_returns_that_do_not_count_leave_the_statistics_alone_and_equal_ones_are
 # --- two-hot values ----------------------------------------------------------------------------------------------
 
 BINS = torch.linspace(-3, 3, 7)
+UNEVEN = symexp(BINS)
 
 
 def test_two_neighbouring_weights_encode_numbers_within_the_bins_exactly_and_those_beyond_are_the_outermost():
     expected = torch.tensor([[0, 0, 0, 0, 0.75, 0.25, 0], [0, 1, 0, 0, 0, 0, 0]])
     torch.testing.assert_close(two_hot(torch.tensor([1.25, -2.0]), BINS), expected)
-    numbers = torch.linspace(-3, 3, 1001)
-    weights = two_hot(numbers, BINS)
-    torch.testing.assert_close((weights * BINS).sum(1), numbers)
-    torch.testing.assert_close(weights.sum(1), torch.ones(1001))
-    assert weights.min() >= 0
-    assert int((weights > 0).sum(1).max()) == 2
+    for bins in (BINS, UNEVEN):
+        numbers = torch.linspace(float(bins[0]), float(bins[-1]), 1001)
+        weights = two_hot(numbers, bins)
+        torch.testing.assert_close((weights * bins).sum(1), numbers)
+        torch.testing.assert_close(weights.sum(1), torch.ones(1001))
+        assert weights.min() >= 0
+        assert int((weights > 0).sum(1).max()) == 2
     assert two_hot(torch.tensor([-9.0, 9.0]), BINS).argmax(1).tolist() == [0, 6]
 
 
@@ -106,7 +108,7 @@ def test_every_value_is_0_at_first_and_a_head_that_computed_them_can_be_copied()
 def test_logits_that_are_the_weights_of_a_return_give_it_as_value():
     head, returns = TwoHotHead(1, 101), torch.tensor([12_345.0])
     with torch.no_grad():
-        head.layer.bias.copy_(two_hot(symlog(returns), head.bins)[0].log().clamp(min=-1e3))
+        head.layer.bias.copy_(two_hot(returns, head.bins)[0].log().clamp(min=-1e3))
     assert float(head(torch.zeros(1, 1)).detach()) == pytest.approx(12_345, rel=1e-3)
 
 
@@ -117,7 +119,18 @@ def test_the_loss_is_the_cross_entropy_and_its_gradient_softmax_minus_weights():
         head.layer.bias.copy_(torch.randn(11))
     value = head(torch.zeros(2, 3))
     head.loss(returns).sum().backward()
-    expected = (head.layer.bias.softmax(0) - two_hot(symlog(returns), head.bins)).sum(0)
+    expected = (head.layer.bias.softmax(0) - two_hot(returns, head.bins)).sum(0)
     torch.testing.assert_close(head.layer.bias.grad, expected.detach())
-    torch.testing.assert_close(value[0], symexp((head.layer.bias.softmax(0) * head.bins).sum()).view(1))
-    assert float(head.bins[-1]) == BIN_RANGE
+    torch.testing.assert_close(value[0], (head.layer.bias.softmax(0) * head.bins).sum().view(1))
+    assert float(head.bins[-1]) == pytest.approx(math.expm1(BIN_RANGE))
+
+
+def test_returns_that_come_by_chance_are_valued_by_their_mean_not_by_that_of_their_logarithms():
+    head, features, returns = TwoHotHead(1, 101), torch.ones(2, 1), torch.tensor([0.0, 1000.0])
+    optimizer = torch.optim.Adam(head.parameters(), 0.1)
+    for _ in range(500):
+        head(features)
+        optimizer.zero_grad()
+        head.loss(returns).mean().backward()
+        optimizer.step()
+    assert head(features).detach().flatten().tolist() == pytest.approx([500, 500], rel=0.02)

@@ -64,7 +64,6 @@ class NetworkWriter:
             GaussianHead: self._gaussian_head,
             TwoHotHead: lambda part: {
                 "op": "two_hot", "layer": self.part(part.layer), "bins": self.tensor(part.bins),
-                "maxSymlog": MAX_SYMLOG,
             },
             ObservationNormalizer: self._normalizer,
             DictNormalizer: lambda part: {

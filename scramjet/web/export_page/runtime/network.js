@@ -204,10 +204,9 @@ const PARTS = {
   },
   gaussian: (net, part, input) =>
     joinedFeatures([net.run(part.mean, input), part.same === undefined ? net.run(part.linear, input) : net.tensor(part.same)]),
-  two_hot: (net, { layer, bins, maxSymlog }, input) => {
-    const places = net.tensor(bins);
-    const mean = softmax(net.run(layer, input)).reduce((sum, share, k) => sum + share * places[k], 0);
-    return Float32Array.of(symexp(mean, maxSymlog));
+  two_hot: (net, { layer, bins }, input) => {
+    const returns = net.tensor(bins);
+    return Float32Array.of(softmax(net.run(layer, input)).reduce((sum, share, k) => sum + share * returns[k], 0));
   },
   convolution: (net, part, input) => convolved(net, part, input),
   max_pool: (net, { size, stride, padding }, input) => {
