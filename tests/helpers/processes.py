@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 
 from tests.helpers import ROOT
 
@@ -15,3 +17,11 @@ def run_python(program: str, **environment: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=everything, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something is true; fails if it is not within so many seconds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"it did not come true within {seconds:g} s"
+        time.sleep(0.02)

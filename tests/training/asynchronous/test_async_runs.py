@@ -22,7 +22,7 @@ from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import CheckpointConfig
 from tests.helpers import forked_commands
 from tests.helpers.async_runs import CASES, UPDATE, Corridor, of_case, processes, settings, weights_of
-from tests.helpers.launched import wait_until
+from tests.helpers.processes import wait_until
 from tests.helpers.run_files import lines_of, train
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it

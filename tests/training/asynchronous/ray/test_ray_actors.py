@@ -16,7 +16,7 @@ from scramjet.errors import ConfigError
 from scramjet.training.asynchronous.ray.cluster import PROCESS_SETTINGS, RayCluster
 from tests.helpers.async_runs import UPDATE, processes, settings
 from tests.helpers.forked_commands import start
-from tests.helpers.launched import wait_until
+from tests.helpers.processes import wait_until
 from tests.helpers.run_files import lines_of
 
 pytestmark = [pytest.mark.rest, pytest.mark.faults]
