@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -127,19 +126,3 @@ def test_a_fork_trains_on_other_episodes_than_its_parent_began_with(begun, tmp_p
         train(SMALL, tmp_path, 3, fork=run, run_name=name)
     assert begun[1] == begun[2]  # two forks of the same checkpoint are the same
     assert_all_differ(begun[:2])
-
-
-def test_a_resumed_run_plays_the_evaluations_of_an_uninterrupted_one(begun, tmp_path):
-    whole = train(JUDGED, tmp_path, 5, run_name="whole")
-    expected = [pool for pool in begun if len(pool) == 3]
-    begun.clear()
-    run = train(JUDGED, tmp_path, 2)
-    train(None, tmp_path, 5, resume=run)
-    assert [pool for pool in begun if len(pool) == 3] == expected
-    one, other = (
-        [{name: value for name, value in record.items() if name.startswith("eval/")} for record in lines_of(path)]
-        for path in (whole, run)
-    )
-    assert one == other
-    assert len(one) == 5
-    assert all(math.isfinite(record["eval/lower_bound"]) for record in one)

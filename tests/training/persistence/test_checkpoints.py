@@ -196,8 +196,7 @@ def test_whatever_a_save_raises_becomes_one_message_and_earlier_ones_stay(tmp_pa
         raise ValueError("Out of range float values are not JSON compliant")
 
     if where == "encoding":
-        later = lambda step, *more: encode(step, *more) if step == 64 else fail()  # noqa: E731
-        monkeypatch.setattr(checkpoints, "encode", later)
+        monkeypatch.setattr(checkpoints, "encode", lambda step, *more: encode(step, *more) if step == 64 else fail())
     else:
         at_update(monkeypatch, 3, lambda: monkeypatch.setattr(state, "trainer_tensors", fail))
     with pytest.raises(CheckpointError) as caught:

@@ -15,10 +15,8 @@ import pytest
 
 import scramjet
 from scramjet import cli
-from scramjet.engine import NativePool
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Episodes
-from scramjet.envs import Box, Discrete, Env
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.curiosity.config import BonusConfig
@@ -144,36 +142,6 @@ def test_a_restored_progress_waits_for_the_episodes_that_are_missing_and_no_more
     del tensors["progress/num_ended"]  # a checkpoint from before episodes were counted does not wait again
     older.restore(tensors)
     assert older.add(ended())["return_100"] == 2.0
-
-
-class Lasting(Env):
-    """Env i pays 1 a step for 1 + i steps."""
-
-    observation_space = Box(0, 1, (1,), np.float32)
-    action_space = Discrete(2)
-    state = {"count": np.int32}
-
-    def reset(self, s):
-        pass
-
-    def step(self, s, action):
-        s.count += 1
-        return 1.0, s.count > s._index
-
-    def observe(self, s, obs):
-        obs[0] = 0.0
-
-
-def test_before_it_settles_the_mean_would_be_of_short_episodes_alone():
-    pool, progress = NativePool(Lasting(), 8, backend="interpreted"), Progress(num_envs=8)
-    pool.reset(0)
-    told = []
-    for _ in range(4):
-        pool.step(np.zeros(8, np.int64))
-        metrics = progress.add(pool.episodes())
-        told.append((metrics["return_mean"], metrics["return_100"]))
-    assert told[:3] == [(1.0, None), (1.5, None), (2.0, None)]  # 1 + 2 + 2 episodes have ended
-    assert told[3][1] == pytest.approx((4 * 1 + 2 * 2 + 3 + 4) / 8)
 
 
 # --- hints

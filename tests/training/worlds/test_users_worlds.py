@@ -26,7 +26,7 @@ from tests.helpers import world_files
 from tests.helpers.run_files import last_checkpoint
 from tests.helpers.sessions import SMALL
 
-TINY = replace(SMALL, total_timesteps=64, checkpoint=CheckpointConfig(every=1))
+TINY = replace(SMALL, total_timesteps=64, num_workers=0, checkpoint=CheckpointConfig(every=1))
 QUIET = ["--total-timesteps", "96", "--display", "quiet"]
 ONE = ["--episodes", "1"]
 WALK = "from moved_helper import LENGTH\n" + world_files.WALK.replace("self.length", "LENGTH")
@@ -329,8 +329,9 @@ def test_a_world_of_too_many_files_is_trained_without_a_copy_and_says_so(capsys:
 
 
 FLAGS = [
-    "--policy.hidden", "8", "--num-envs", "4", "--num-steps", "8", "--num-threads", "1", "--device", "cpu",
-    "--total-timesteps", "32", "--eval.every", "0", "--eval.final-episodes", "0", "--display", "quiet",
+    "--policy.hidden", "8", "--num-envs", "4", "--num-steps", "8", "--num-threads", "1", "--num-workers", "0",
+    "--device", "cpu", "--total-timesteps", "32", "--eval.every", "0", "--eval.final-episodes", "0",
+    "--display", "quiet",
 ]  # fmt: skip
 
 
@@ -345,7 +346,7 @@ FLAGS = [
 )
 def test_modules_of_the_current_folder_are_found_when_the_user_names_them(words, project, monkeypatch):
     before = list(sys.path)
-    assert cli.run(["train", *words, *FLAGS, "--run-name", "run"]) == 0
+    assert cli.run(["train", *FLAGS, *words, "--run-name", "run"]) == 0
     assert [each for each in sys.path if each not in before] == [str(project)]
     forget_modules()
     monkeypatch.setattr(sys, "path", before)
