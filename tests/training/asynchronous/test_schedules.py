@@ -251,7 +251,7 @@ def test_what_is_too_old_is_dropped_told_and_its_place_is_free_again():
     assert ours.read_waits().num_stale == 1
 
 
-def test_an_actor_that_waits_goes_on_when_weights_come_and_ends_when_closed():
+def test_an_actor_that_waits_goes_on_when_weights_come_or_ends_and_the_learner_hears_of_one_that_failed():
     ours = exchange(num_actors=1, max_lag=1)
     begin_all(ours)
     found = []
@@ -264,9 +264,6 @@ def test_an_actor_that_waits_goes_on_when_weights_come_and_ends_when_closed():
     ours.close()
     threads[1].join(60)
     assert found[1] is None
-
-
-def test_the_learner_hears_of_an_actor_that_cannot_go_on():
     ours = exchange()
     ours.fail(TrainingError("all is lost"))
     with pytest.raises(TrainingError, match="all is lost"):

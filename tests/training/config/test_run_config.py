@@ -314,13 +314,10 @@ def test_envs_run_where_networks_do_unless_told_or_stacked(monkeypatch):
         assert resolve(decided) == decided
     with pytest.raises(ConfigError, match=r"env_device='cuda'.*use --device cuda, or --env-device auto"):
         resolve(RunConfig(env_device="cuda"))
-
-
-def test_with_networks_on_the_gpu_all_threads_are_the_envs(monkeypatch):
     monkeypatch.setattr("scramjet.training.config.resolution.available_cores", lambda: 6)
     small = RunConfig(num_envs=4, num_steps=8, device="cuda")
     assert resolve(small).num_threads == 1
-    assert resolve(replace(small, env_device="cpu")).num_threads == 6
+    assert resolve(replace(small, env_device="cpu")).num_threads == 6  # all are the envs'
 
 
 def test_changes_between_two_configs_are_listed_by_dotted_name():

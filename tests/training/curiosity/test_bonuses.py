@@ -78,22 +78,18 @@ def train(bonus, steps):
         optimizer.step()
 
 
-def test_choices_become_one_hot_component_by_component_and_continuous_actions_stay():
-    choices = ActionNumbers(make_distribution(MultiDiscrete([2, 3]), NETWORK))
+def test_choices_become_one_hot_and_their_error_is_their_negative_log_probability_and_numbers_stay():
+    distribution = make_distribution(MultiDiscrete([2, 3]), NETWORK)
+    choices = ActionNumbers(distribution)
     assert choices(torch.tensor([[1, 0], [0, 2]])).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
     assert ActionNumbers(LEFT_OR_RIGHT)(torch.tensor([1])).tolist() == [[0, 1]]
-    numbers = torch.tensor([[0.5, -2.0]])
-    assert torch.equal(ActionNumbers(make_distribution(Box(-1, 1, (2,)), NETWORK))(numbers), numbers)
-
-
-def test_the_error_of_choices_is_their_negative_log_probability_and_of_numbers_half_the_squared_distance():
-    distribution = make_distribution(MultiDiscrete([2, 3]), NETWORK)
     logits, action = torch.randn(7, 5), torch.stack([torch.randint(2, (7,)), torch.randint(3, (7,))], 1)
     expected = -distribution.log_prob_and_entropy(logits, action, None)[0]
-    torch.testing.assert_close(ActionNumbers(distribution).error(logits, action), expected)
-    continuous = ActionNumbers(make_distribution(Box(-1, 1, (2,)), NETWORK))
+    torch.testing.assert_close(choices.error(logits, action), expected)
+    continuous, numbers = ActionNumbers(make_distribution(Box(-1, 1, (2,)), NETWORK)), torch.tensor([[0.5, -2.0]])
+    assert torch.equal(continuous(numbers), numbers)
     error = continuous.error(torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0, -2.0]]))
-    assert error.tolist() == [12.5]
+    assert error.tolist() == [12.5]  # half the squared distance
 
 
 def test_the_inverse_model_learns_which_action_led_where_and_icm_what_has_been_walked_often():

@@ -37,15 +37,13 @@ UPDATE = 32
 MAZE = replace(SMALL, env="maze")
 MEMORY = PolicyConfig(hidden=(8,), memory="gru", memory_size=4)
 MORTALS = replace(SMALL, env="tests.helpers.player_worlds:Mortals")
+ELLIPTICAL = BonusConfig(features=8, episodic="elliptical", elliptical_features=4)
 METHODS: dict[str, Any] = {
     "icm": {"curiosity": "icm", "bonus": BonusConfig(features=8)},
     "noveld": {"curiosity": "noveld", "bonus": BonusConfig(features=8)},
     "counts": {"curiosity": "counts", "bonus": BonusConfig()},
     "e3b": {"curiosity": "e3b", "bonus": BonusConfig(elliptical_features=4)},
-    "rnd times elliptical": {
-        "curiosity": "rnd",
-        "bonus": BonusConfig(features=8, episodic="elliptical", elliptical_features=4),
-    },
+    "rnd times elliptical": {"curiosity": "rnd", "bonus": ELLIPTICAL},
     "icm times first visits": {"curiosity": "icm", "bonus": BonusConfig(features=8, episodic="first")},
 }
 RUNS: dict[str, RunConfig] = {
@@ -112,11 +110,6 @@ def test_what_is_seen_again_and_again_is_no_longer_new(tmp_path: Path) -> None:
     assert sum(bonuses[-10:]) < 0.7 * sum(bonuses[:10])
 
 
-def test_without_curiosity_nothing_of_it_is_in_a_checkpoint(tmp_path: Path) -> None:
-    with begun(SMALL, tmp_path) as session:
-        assert not any("curiosity" in name for name in trainer_tensors(session))
-
-
 def test_a_fork_goes_on_with_what_was_learned_and_may_begin_change_or_end_curiosity(tmp_path: Path) -> None:
     parent = train(CURIOUS, tmp_path, run_name="parent")
     given: dict[str, Any] = {"fork": parent.run_path, "total_timesteps": 8 * UPDATE}
@@ -179,18 +172,12 @@ def test_actions_may_be_numbers(method: str, tmp_path: Path) -> None:
 
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
-    some_play = "has some play; use --curiosity none"
+    pool, fixed = SelfPlayConfig(pool_fraction=0.5), SelfPlayConfig(fixed_fraction=0.2, opponents=("random",))
     for changes, message in (
         ({"curiosity": None}, "bonus.features=8 does nothing with curiosity=none; use --curiosity rnd or .*, or leave"),
         ({"algorithm": "spo", "ppo": PPOConfig()}, "curiosity='rnd' is for PPO"),
-        (
-            {"env": "snake", "self_play": SelfPlayConfig(pool_fraction=0.5)},
-            f"self_play.pool_fraction=0.5 {some_play}",
-        ),
-        (
-            {"env": "snake", "self_play": SelfPlayConfig(fixed_fraction=0.2, opponents=("random",))},
-            f"self_play.fixed_fraction=0.2 {some_play}",
-        ),
+        ({"env": "snake", "self_play": pool}, "self_play.pool_fraction=0.5 has some play; use --curiosity none"),
+        ({"env": "snake", "self_play": fixed}, "self_play.fixed_fraction=0.2 has some play; use --curiosity none"),
     ):
         with pytest.raises(ConfigError, match=message):
             replace(CURIOUS, **changes)
@@ -306,7 +293,9 @@ def test_the_bonus_that_a_run_records_is_that_of_sets_of_positions_over_its_roll
             assert session.curiosity.revisited == pytest.approx(1 - expected / visits)
 
 
-def test_the_header_names_what_changes_learning(tmp_path: Path) -> None:
+def test_the_header_names_what_changes_learning_and_without_curiosity_none_of_it_is_kept(tmp_path: Path) -> None:
+    with begun(SMALL, tmp_path) as session:
+        assert not any("curiosity" in name for name in trainer_tensors(session))
     with begun(CURIOUS, tmp_path) as session:
         assert run_info(session).note.startswith("curiosity rnd; numba executor")
     stabilized = replace(

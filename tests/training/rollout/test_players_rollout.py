@@ -163,14 +163,18 @@ def test_before_the_first_gradient_step_every_stored_number_is_what_the_policy_g
         with pytest.raises(TrainingError, match=r"nothing to learn from.*cut before a seat moved twice"):
             learner.update(batch, 0)
         return
-    samples = batch.samples
+    assert_given_again(policy, batch.samples)
+    assert sorted(batch.samples.counted(batch.samples.place).tolist()) == wanted.tolist()  # each once, and no other
+
+
+def assert_given_again(policy: Policy, samples: Samples) -> None:
+    """From the states that were kept the policy gives the log-probabilities and values that were stored."""
     with torch.no_grad():
         output = policy(samples.obs, samples.state, samples.begins)
         log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, samples.action, samples.mask)
     is_step = samples.place >= 0  # sequences of seats are filled up
     torch.testing.assert_close(log_prob[is_step], samples.log_prob[is_step], atol=3e-5, rtol=1e-4)
     torch.testing.assert_close(output.value[is_step], samples.value[is_step], atol=3e-5, rtol=1e-4)
-    assert sorted(samples.counted(samples.place).tolist()) == wanted.tolist()  # each once, and no other
 
 
 def those_that_count(rollout: Rollout) -> Tensor:
@@ -237,6 +241,7 @@ def test_a_shorter_horizon_begins_from_stored_states_and_cuts_the_gradient_there
     assert samples.place.view(4, 4)[:, 2].tolist() == [8, 10, 12, 14]  # env 0 from step 4 on
     assert torch.equal(samples.state, rollout.states.flatten(0, 1))
     assert not samples.state.requires_grad
+    assert_given_again(policy, samples)
 
 
 def test_vtrace_is_estimated_again_for_the_policy_as_it_is_now():

@@ -345,8 +345,6 @@ def test_envs_receive_the_actions_that_a_kernel_wrote_for_them(triton_device, mo
 
 
 class Brief(Counting):
-    """Episodes are cut after four steps."""
-
     max_episode_steps = 4
 
 

@@ -219,8 +219,8 @@ def test_among_equals_of_more_than_two_wins_are_as_likely_as_losses() -> None:
         group.seat_opponents(0, [Opponent(i, None) for i in range(group.size.num_slots)])
     for parameter in games.policy.network.actor_head.parameters():
         torch.nn.init.zeros_(parameter)
-    counts = sum(torch.bincount(games.play().outcome.flatten().long(), minlength=4) for _ in range(15)).tolist()
-    assert counts[1] + counts[3] > 150
+    counts = sum(torch.bincount(games.play().outcome.flatten().long(), minlength=4) for _ in range(13)).tolist()
+    assert counts[1] + counts[3] > 120
     assert abs(counts[1] - counts[3]) < 4 * (counts[1] + counts[3]) ** 0.5
 
 
@@ -269,7 +269,7 @@ def test_on_the_gpu_the_whole_rollout_is_one_graph_and_opponents_choose_what_the
 SETTINGS = {"exponent": 2.0, "uniform_share": 0.2, "num_newest": 2}
 
 
-def test_prioritized_draws_follow_the_power_of_the_loss_rate_over_a_floor() -> None:
+def test_prioritized_draws_follow_the_power_of_the_loss_rate_over_a_floor_and_others_ignore_it() -> None:
     drawn = draw_probabilities([0.5, 0.8, 1.0], "prioritized", **SETTINGS)
     total = 0.25 + 0.04
     expected = [0.8 * 0.25 / total + 0.2 / 3, 0.8 * 0.04 / total + 0.2 / 3, 0.2 / 3]
@@ -281,17 +281,13 @@ def test_prioritized_draws_follow_the_power_of_the_loss_rate_over_a_floor() -> N
     assert newest.tolist() == [0, 0.5, 0.5]
 
 
-def test_opponents_are_distinct_while_there_are_enough() -> None:
+def test_opponents_are_distinct_while_there_are_enough_and_draws_follow_their_probabilities() -> None:
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
         assert sorted(draw_members(torch.full((4,), 0.25), 4, generator)) == [0, 1, 2, 3]
         few = draw_members(torch.tensor([0.0, 0.5, 0.5]), 4, generator)
         assert set(few) == {1, 2}
         assert len(few) == 4
-
-
-def test_draws_follow_their_probabilities() -> None:
-    generator = torch.Generator().manual_seed(1)
     first = [draw_members(torch.tensor([0.7, 0.2, 0.1]), 1, generator)[0] for _ in range(2000)]
     assert [first.count(i) / 2000 for i in range(3)] == pytest.approx([0.7, 0.2, 0.1], abs=0.04)
 

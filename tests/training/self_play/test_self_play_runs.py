@@ -36,10 +36,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "vtrace": {"advantage": "vtrace"},
     "fixed": {"self_play": {**PLAY, "fixed_fraction": 0.25, "opponents": ["random", "greedy"]}},
     "frames": {**SNAKES, "frame_stack": 2},
-    "exploiter": {"self_play": {**PLAY, "exploiters": 1, "memory": 20}},
+    "exploiter with memory": {
+        "policy": {**MLP, "memory": "gru", "memory_size": 8},
+        "self_play": {**PLAY, "exploiters": 1, "memory": 20},
+    },
     "agents": {**SNAKES, "self_play": {**PLAY, "selection": "newest", "snapshot_win_rate": 0.3}},
 }
-FEW = ("memory", "exploiter", "fixed")
+FEW = ("exploiter with memory", "fixed")
 
 
 def train(runs_dir: Path, name: str, updates: int, **changes: Any) -> Path:

@@ -23,15 +23,14 @@ pytestmark = [pytest.mark.rest, pytest.mark.faults]
 if importlib.util.find_spec("ray") is None:
     pytest.skip("needs ray", allow_module_level=True)
 
-SOON_MISSED = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "300"}
-"""A node where nobody answers is asked five times before it counts as gone; how long each answer may take stays."""
-
 
 @pytest.fixture(scope="module")
 def cluster():
     """A cluster whose second node is the last of `cluster.list_all_nodes()`."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**PROCESS_SETTINGS, **SOON_MISSED}.items():
+        # A node where nobody answers is asked five times before it is gone; how long each answer may take stays.
+        soon_missed = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "300"}
+        for name, value in {**PROCESS_SETTINGS, **soon_missed}.items():
             patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 
