@@ -12,6 +12,7 @@ from scramjet.adapters.atari import AtariConfig, AtariPool, PollableAtariPool, r
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 
+pytestmark = pytest.mark.rest
 pytest.importorskip("ale_py", reason="pip install 'scramjet[atari]'")
 
 

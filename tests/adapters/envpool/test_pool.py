@@ -13,6 +13,7 @@ from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers.late_imports import skip_without
 
+pytestmark = pytest.mark.rest
 skip_without("envpool", reason="pip install 'scramjet[envpool]'")
 
 

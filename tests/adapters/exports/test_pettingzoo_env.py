@@ -22,6 +22,8 @@ from pettingzoo.utils import parallel_to_aec
 from scramjet.adapters.exports import pettingzoo_env
 from scramjet.adapters.exports.pettingzoo_env import env, parallel_env
 
+pytestmark = pytest.mark.rest
+
 MORTALS = f"{HELPERS}/player_worlds.py:Mortals"
 TRIO = f"{HELPERS}/player_worlds.py:Trio"
 AS_PETTINGZOOS_OWN_BOARD_GAMES = [  # which it excuses by name: a Dict with a mask, an empty board

@@ -24,6 +24,7 @@ from scramjet.envs import load_env
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers.player_worlds import Mortals
 
+pytestmark = pytest.mark.rest
 pettingzoo = pytest.importorskip("pettingzoo", reason="needs PettingZoo: pip install 'scramjet[pettingzoo]'")
 from scramjet.adapters.exports.pettingzoo_env import env as aec_env  # noqa: E402
 from scramjet.adapters.exports.pettingzoo_env import parallel_env  # noqa: E402
