@@ -13,12 +13,16 @@ from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.ppo import (
     PPOConfig,
     clipped_surrogate,
+    explained_by_moments,
     explained_variance,
     normalize,
+    normalize_by,
+    normalizing,
     ppo_loss,
     value_loss,
 )
 from scramjet.errors import ConfigError
+from scramjet.runtime.ranks.moments import moments_of
 
 
 def doubles(*numbers):
@@ -102,6 +106,7 @@ def loss_terms(log_prob, old_log_prob, clip=0.2):
 
 def test_the_total_is_policy_loss_plus_weighted_value_loss_minus_weighted_entropy():
     terms = loss_terms([-1.0, -2.0], [-1.0, -2.0])
+    assert terms.scaled(torch.tensor(0.5)).value_loss.item() == pytest.approx(1.0)
     assert terms.policy_loss.item() == pytest.approx(-1.0)
     assert terms.value_loss.item() == pytest.approx(2.0)
     assert terms.entropy.item() == pytest.approx(0.6)
@@ -147,6 +152,20 @@ def test_explained_variance_is_no_number_where_returns_are_all_the_same_but_wher
         assert explained_variance(values, torch.full((8192,), constant)).isnan(), constant
     returns = 1000 + 0.1 * values  # well above rounding
     assert float(explained_variance(returns, returns)) == pytest.approx(1.0)
+
+
+def test_numbers_that_do_not_count_leave_no_trace_and_moments_give_what_the_numbers_give():
+    numbers, value = 3 * torch.randn(64, dtype=torch.float64) + 5, torch.randn(64, dtype=torch.float64)
+    counts = torch.rand(64) < 0.6
+    normal = normalize(numbers, counts)
+    torch.testing.assert_close(normal[counts], normalize(numbers[counts]))
+    assert not normal[~counts].any()
+    by_moments = normalize_by(normalizing(moments_of(numbers, counts)), numbers)
+    torch.testing.assert_close(by_moments[counts], normal[counts], rtol=1e-5, atol=1e-6)
+    expected = explained_variance(value[counts], numbers[counts])
+    moments = moments_of(numbers, counts), moments_of(numbers - value, counts)
+    for found in (explained_variance(value, numbers, counts), explained_by_moments(*moments)):
+        torch.testing.assert_close(found, expected)
 
 
 # --- the config --------------------------------------------------------------------------------------------------

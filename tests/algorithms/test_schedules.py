@@ -61,6 +61,7 @@ def test_percent_and_end_are_shares_of_the_whole_training(step, total):
     expected = np.interp(step, [0, 0.25 * total, total], [1.0, 0.5, 0.0])
     assert at("1@0%,0.5@25%,0@end", step, total) == pytest.approx(expected, abs=1e-12)
     assert at("1@0,1@100k,0@end", 550_000) == pytest.approx(0.5)  # a count and a share may stand together
+    assert at("1@0%,0@100%", step, total) == at("1@0,0@end", step, total)
 
 
 def test_before_the_first_point_and_after_the_last_the_value_is_constant():
@@ -72,7 +73,7 @@ def test_before_the_first_point_and_after_the_last_the_value_is_constant():
 def test_a_wrong_schedule_is_refused_with_its_name_its_text_and_an_example():
     for text in (
         "", "fast", "0.1@", "@5", "0.1@5,0.2", "0.1@5,0.2@5", "0.1@9,0.2@5", "0.1@50%,0.2@20%", "0.1@0,-0.2@5",
-        "nan@0,1@5", "inf", "-1", "0.1@-5", "0.1@110%", "0.1@0,,0.2@5", "0.1@nan%",
+        "nan@0,1@5", "inf", "-1", "0.1@-5", "0.1@110%", "0.1@-1%", "0.1@0,,0.2@5", "0.1@nan%",
     ):  # fmt: skip
         with pytest.raises(ConfigError) as caught:
             Schedule.parse("entropy_coef", text)
