@@ -15,6 +15,8 @@ from scramjet.engine.worlds.rules import RULE_NAMES
 from scramjet.envs.api import Env
 from scramjet.errors import ScramjetError, WorldError
 
+_ENGINE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
 
 def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | None = None) -> Exception:
     """A WorldError for what happened inside the rules of `env`; an error that is not theirs stays as it is.
@@ -50,12 +52,16 @@ def _is_compilation(error: Exception) -> bool:
 
 
 def place_of(env: Env, error: BaseException) -> str:
-    """`Corridor.step (corridor.py line 23)` for the deepest line of the world's file that the error names."""
+    """`Corridor.step (corridor.py line 23)` for the deepest line of the world's file that the error names.
+
+    Code from the compile cache names the file where it was compiled, which may have lain in another folder.
+    """
     file = type(env).step.__code__.co_filename
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename == file:
+        is_elsewhere = os.path.basename(frame.filename) == os.path.basename(file)
+        if frame.filename == file or (is_elsewhere and not frame.filename.startswith(_ENGINE)):
             return describe(env, file, frame.lineno or 0)
-    places = re.findall(r'File "([^"]+)", line (\d+)', str(error)) + re.findall(r" at (\S+\.py) \((\d+)\)", str(error))
+    places = re.findall(r'File "([^"]+)", line (\d+)', str(error)) + re.findall(r" at (.+\.py) \((\d+)\)", str(error))
     for name, line in places:  # the compiler names the innermost first
         if os.path.basename(name) == os.path.basename(file):
             return describe(env, file, int(line))
