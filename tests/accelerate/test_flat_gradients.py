@@ -1,7 +1,5 @@
 """Gradients of all ranks added up at once, or piece by piece while the backward pass goes on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

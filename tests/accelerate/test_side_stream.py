@@ -1,7 +1,5 @@
 """Two pieces of work at once: each sees what was launched before, and whatever follows sees both."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,10 +1,5 @@
 """Other libraries as records: what their envs can do is asked of fields, and one record adds a library."""
 
-from __future__ import annotations
-
-import re
-from pathlib import Path
-
 import gymnasium
 import numpy as np
 import pytest
@@ -18,7 +13,6 @@ from scramjet.training.config.presets import preset_path
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
 
-PACKAGE = Path(scramjet.__file__).parent
 TOY = Library(
     prefix="toy",
     package="gymnasium",
@@ -28,13 +22,11 @@ TOY = Library(
 )
 
 
-@pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_record_makes_a_library_known_to_pools_configs_and_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert library_of("toy:CartPole-v1") is None
+    assert library_of("ale") is None
+    assert library_of("ale:Pong").prefix == "ale"
     monkeypatch.setitem(LIBRARIES, "toy", TOY)
-
-
-@pytest.mark.usefixtures("toy")
-def test_one_record_makes_a_library_known_to_pools_configs_and_presets() -> None:
     pool = scramjet.make("toy:CartPole-v1", 3)
     assert pool.reset(1).obs.shape == (3, 4)
     assert pool.step(np.zeros(3, np.int64)).reward.tolist() == [1, 1, 1]
@@ -46,23 +38,3 @@ def test_one_record_makes_a_library_known_to_pools_configs_and_presets() -> None
         RunConfig(env="toy:CartPole-v1", mode="async")
     with pytest.raises(ConfigError, match="num_workers=2 are processes of Gymnasium envs"):
         resolve(RunConfig(env="toy:CartPole-v1", num_workers=2))
-
-
-def test_a_name_without_a_known_prefix_is_no_other_librarys() -> None:
-    assert library_of("toy:CartPole-v1") is None
-    assert library_of("ale") is None
-    assert library_of("ale:Pong").prefix == "ale"
-
-
-def test_nobody_asks_for_the_prefix_of_a_name() -> None:
-    prefixes = "|".join(LIBRARIES)
-    asks = re.compile(rf"startswith\(\(?f?\"({prefixes}):|== \"({prefixes})\"|in \(\"({prefixes})\"")
-    found = [
-        f"{path.relative_to(PACKAGE)}: {line.strip()}"
-        for path in PACKAGE.rglob("*.py")
-        for line in path.read_text().splitlines()
-        if asks.search(line)
-    ]
-    assert not found
-    assert asks.search('if name.startswith("ale:"):')
-    assert asks.search('if library == "factory":')

@@ -1,6 +1,6 @@
 """Branches of a pool: the same on every back-end, carried whole, still after their end, with chance of their own."""
 
-from __future__ import annotations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,19 +21,19 @@ class Dice(Env):
     state = {"roll": np.int32}
     max_episode_steps = 5
 
-    def reset(self, s):  # type: ignore[no-untyped-def]
+    def reset(self, s: Any) -> None:
         s.roll = 1
 
-    def step(self, s, action):  # type: ignore[no-untyped-def]
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
         s.roll = 1 + randint(s, 6)
         return float(s.roll), s.roll == 6
 
-    def observe(self, s, obs):  # type: ignore[no-untyped-def]
+    def observe(self, s: Any, obs: Any) -> None:
         obs[0] = s.roll
 
 
-def branches_of(env: Env, num_envs: int, per_env: int, **settings: object) -> Simulator:
-    pool = NativePool(env, num_envs, **settings)  # type: ignore[arg-type]
+def branches_of(env: Env, num_envs: int, per_env: int, pool: Any = None, **settings: Any) -> Simulator:
+    pool = pool or NativePool(env, num_envs, **settings)
     pool.reset(3)
     simulator = Simulator(pool, num_envs * per_env)
     simulator.load(pool.state_bytes(), per_env)
@@ -52,23 +52,21 @@ def played(simulator: Simulator, key: int, num_steps: int = 4) -> list[torch.Ten
     return seen
 
 
-@pytest.mark.parametrize("settings", [{"backend": "interpreted"}, {"num_threads": 2}], ids=["interpreted", "threads"])
-def test_branches_step_alike_on_every_back_end(settings: dict[str, object]) -> None:
+def assert_plays_as_one_thread(other: Simulator) -> None:
     expected = played(branches_of(Dice(), 40, 16, num_threads=1), 7)
-    found = played(branches_of(Dice(), 40, 16, **settings), 7)
-    assert all(torch.equal(here, there) for here, there in zip(expected, found, strict=True))
+    assert all(torch.equal(here, there) for here, there in zip(expected, played(other, 7), strict=True))
+
+
+def test_branches_step_alike_on_every_back_end() -> None:
+    for settings in ({"backend": "interpreted"}, {"num_threads": 2}):
+        assert_plays_as_one_thread(branches_of(Dice(), 40, 16, **settings))
 
 
 @pytest.mark.gpu
 def test_branches_step_alike_on_the_gpu() -> None:
     from scramjet.engine.worlds.cuda_pool import CudaPool
 
-    pool = CudaPool(Dice(), 40)
-    pool.reset(3)
-    simulator = Simulator(pool, 640)
-    simulator.load(pool.state_bytes(), 16)
-    expected = played(branches_of(Dice(), 40, 16), 7)
-    assert all(torch.equal(here, there) for here, there in zip(expected, played(simulator, 7), strict=True))
+    assert_plays_as_one_thread(branches_of(Dice(), 40, 16, CudaPool(Dice(), 40)))
 
 
 def test_branches_of_one_env_see_different_futures_and_none_is_the_one_to_come() -> None:
@@ -83,11 +81,11 @@ def test_branches_of_one_env_see_different_futures_and_none_is_the_one_to_come()
 
 
 def test_another_search_or_depth_draws_other_numbers() -> None:
-    first, other_key = played(branches_of(Dice(), 1, 64), 1), played(branches_of(Dice(), 1, 64), 2)
-    assert not torch.equal(first[0], other_key[0])
-    simulator = branches_of(Dice(), 1, 64)
-    later = simulator.step(torch.zeros(64, dtype=torch.int64), torch.tensor([1]), 1).obs
-    assert not torch.equal(first[0], later)
+    seen = [
+        branches_of(Dice(), 1, 64).step(torch.zeros(64, dtype=torch.int64), torch.tensor([key]), depth).obs.clone()
+        for key, depth in ((1, 0), (2, 0), (1, 1), (1, 0))
+    ]
+    assert [torch.equal(seen[0], other) for other in seen[1:]] == [False, False, True]
 
 
 def test_a_branch_that_has_ended_stays_as_it_is_and_gains_nothing() -> None:

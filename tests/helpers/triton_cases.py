@@ -1,7 +1,5 @@
 """Which cases of a test of Triton's kernels are interpreted, and the optimizer that a learner makes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

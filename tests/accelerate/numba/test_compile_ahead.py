@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from scramjet.accelerate.numba import compile_ahead as ahead
 from scramjet.compile.cache_folder import cache_directory, entry_lock
+from tests.helpers.processes import run_python
 
 
 @pytest.fixture
@@ -24,15 +26,12 @@ def started(monkeypatch):
     """The processes that would have been started; each is at work until `code` is set."""
     processes = []
 
-    class Started:
-        def __init__(self, command, **options):
-            self.command, self.code = command, None
-            processes.append(self)
+    def start(command, **options):
+        processes.append(process := SimpleNamespace(command=command, code=None))
+        process.poll = lambda: process.code
+        return process
 
-        def poll(self):
-            return self.code
-
-    monkeypatch.setattr(ahead.subprocess, "Popen", Started)
+    monkeypatch.setattr(ahead.subprocess, "Popen", start)
     monkeypatch.setattr(ahead, "_STARTED", [])
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     return processes
@@ -141,5 +140,4 @@ print("torch" in sys.modules)
 
 def test_to_look_whether_all_is_compiled_needs_no_compiler_and_what_it_compiles_needs_no_torch():
     """The process starts while the main one still loads Numba, and is at work while that loads torch."""
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["False", "False"]
+    assert run_python(LOADED).split() == ["False", "False"]

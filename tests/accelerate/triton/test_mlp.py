@@ -1,6 +1,8 @@
-"""The fused kernels of small networks against the policy, autograd and torch's Adam, interpreted or on a GPU."""
+"""The fused kernels of small networks against the policy, autograd and torch's Adam, interpreted or on a GPU; and the
+executor that runs them, beside the torch executor, by one rank and by several."""
 
 import copy
+import threading
 
 import numpy as np
 import pytest
@@ -8,20 +10,27 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 from torch import nn
 
-from scramjet.accelerate.executor import Diagnostics
+from scramjet.accelerate.executor import ActStep, Diagnostics
 from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
-from scramjet.accelerate.triton.mlp.plan import plan_of_critic
-from scramjet.algorithms.ppo import normalize
+from scramjet.accelerate.triton.mlp.plan import plan_of, plan_of_critic
+from scramjet.algorithms.ppo import PPOConfig, normalize
 from scramjet.policies.layers import mlp
 from scramjet.policies.normalization import ObservationNormalizer
-from tests.helpers.fused_mlps import ACTIONS, NUM_SAMPLES, SMALL, VALUE_COEF, loss_of, make_case
+from scramjet.runtime.ranks.interface import Ranks
+from scramjet.training.batches.batch import prepare_batch
+from scramjet.training.batches.shared_units import shared_minibatches
+from scramjet.training.learner import loss_settings
+from tests.helpers.fused_mlps import ACTIONS, NUM_SAMPLES, SMALL, VALUE_COEF, loss_of, make_case, make_policy
+from tests.helpers.shared_updates import Case
+from tests.helpers.thread_ranks import on_ranks
 from tests.helpers.triton_cases import adam, few_interpreted, of_device
 
-pytestmark = pytest.mark.rest
-
-# --- acting
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("one_thread")]
 
 
 def drawn_by_both(case, noise):
@@ -152,19 +161,14 @@ def assert_close(found, expected, tolerance):
 LEARNING = [
     {"inputs": 17, "actions": "two", "masked": True, "value_clip": 0.2, "is_normalized": True, "hidden": (40, 24)},
     {"inputs": 16, "actions": "three numbers", "shared_trunk": True, "normalized": True, "is_normalized": True},
-    {"inputs": 4, "actions": "two"},
-    {"inputs": 3, "actions": "seven", "masked": True, "is_normalized": True},
     {"inputs": 17, "actions": "seven", "activation": "relu", "value_clip": 0.2},
     {"inputs": 16, "actions": "two", "activation": "relu", "masked": True, "value_clip": 0.2, "is_normalized": True},
     {"inputs": 17, "actions": "two", "masked": True, "value_clip": 0.2, "hidden": (128, 128)},
     {"inputs": 1, "actions": "sixteen", "is_normalized": True, "value_clip": 0.2},
     {"inputs": 49, "actions": "many", "activation": "relu"},
     {"inputs": 128, "actions": "two", "hidden": (16, 64)},
-    {"inputs": 5, "actions": "seven", "hidden": (40, 24), "masked": True, "value_clip": 0.2},
     {"inputs": 3, "actions": "one number", "value_clip": 0.2, "is_normalized": True},
-    {"inputs": 6, "actions": "three numbers", "normalized": True},
     {"inputs": 6, "actions": "three numbers", "state_dependent_std": True, "log_std_init": -0.7},
-    {"inputs": 5, "actions": "several"},
     {"inputs": 5, "actions": "several", "masked": True, "normalized": True, "activation": "relu"},
     {"inputs": 4, "actions": "sixteen", "shared_trunk": True, "masked": True, "value_clip": 0.2},
     {"inputs": 4, "actions": "one number", "shared_trunk": True, "state_dependent_std": True},
@@ -225,14 +229,6 @@ def test_a_deviation_outside_its_range_is_only_led_back_into_it(triton_device):
         assert_close(case.fused.gradients_of, expected, 1e-2)  # deviations as small as the rounding of actions
 
 
-def test_indices_may_be_narrow_and_unaligned(triton_device):
-    case = make_case(triton_device)
-    fused_gradients(case)
-    expected = case.fused.sums.clone()
-    fused_gradients(case, indices=torch.cat([case.indices[:1], case.indices]).int()[1:])
-    assert torch.equal(case.fused.sums, expected)
-
-
 def test_a_critic_alone_learns_what_autograd_would(triton_device):
     for inputs, is_normalized in of_device([(4, True), (16, False)], triton_device):
         trunk, head = mlp(inputs, (32, 20), "relu"), nn.Linear(20, 1)
@@ -267,18 +263,9 @@ def test_any_number_of_programs_gives_the_same_gradients_and_the_same_call_the_s
         case.fused.sums.fill_(torch.nan)
         assert fused_gradients(case, is_normalized=True, value_clip=0.2) == first, num_programs
         assert torch.equal(case.fused.sums, sums), num_programs
-
-
-def test_kernels_see_weights_that_were_changed_or_replaced(triton_device):
-    case = make_case(triton_device)
-    fused_gradients(case)
-    with torch.no_grad():
-        for parameter in case.parameters:
-            parameter.mul_(0.9)
-        case.parameters[2].data = case.parameters[2] * 1.5  # other memory
-    case.fused.flat.refresh()
-    fused_gradients(case)
-    assert_close(case.fused.gradients_of, autograd_gradients(case)[1], 1e-4)
+        unaligned = torch.cat([case.indices[:1], case.indices]).int()[1:]
+        fused_gradients(case, is_normalized=True, value_clip=0.2, indices=unaligned)
+        assert torch.equal(case.fused.sums, sums), "other indices of the same samples"
 
 
 def test_advantage_statistics_are_those_that_normalize_uses(triton_device):
@@ -352,28 +339,149 @@ def test_an_optimizer_whose_state_was_loaded_goes_on_from_it(triton_device):
         assert optimizer.state[parameter]["step"].item() == 4
 
 
-@pytest.mark.gpu
-def test_a_captured_graph_gives_the_bits_of_the_calls_it_was_captured_from():
-    device = torch.device("cuda")
-    case = make_case(device, masked=True, precision="tf32", normalized=True)
-    optimizer = adam(case.parameters, device)
-    case.fused.flat.use_optimizer(optimizer)
-    loss, diagnostics = loss_of(device, 0.2, max_grad_norm=0.5), torch.zeros(7, device=device)
+# --- the executor
 
-    def update():
-        case.fused.gradients(case.inputs, case.samples, case.indices, case.statistics(), loss)
-        case.fused.step(optimizer, loss.max_grad_norm, diagnostics=diagnostics)
 
-    update()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        update()
-    for clip in (0.2, 0.05):
-        loss.clip.fill_(clip)
-        kept = case.fused.flat.snapshot()
-        update()
-        expected, terms = case.fused.flat.snapshot(), diagnostics.clone()
-        case.fused.flat.restore(kept)
-        graph.replay()
-        assert torch.equal(diagnostics, terms)
-        assert all(torch.equal(*pair) for pair in zip(case.fused.flat.snapshot(), expected, strict=True))
+def executors(case, device):
+    """A Triton executor of the case's policy, and a torch executor of a copy; each with an optimizer."""
+    policies = case.policy, copy.deepcopy(case.policy)
+    optimizers = [adam(policy.parameters(), device, eps=1e-5) for policy in policies]
+    return (TritonExecutor(policies[0], case.fused), TorchExecutor(policies[1])), optimizers
+
+
+MIXED = Dict({"level": Discrete(4), "speed": Box(-9, 9, (2,), np.float32)})
+UPDATED = [
+    {"actions": "seven", "masked": True, "counted": True, "space": MIXED, "normalized": True},
+    {"actions": "two"},
+    {"actions": "one number", "normalized": True},
+    {"actions": "several", "masked": True, "shared_trunk": True},
+    {"actions": "two", "space": MIXED, "normalized": True},
+]
+
+
+@few_interpreted("variant", UPDATED)
+def test_an_update_leaves_the_weights_moments_and_diagnostics_of_the_torch_executor(triton_device, variant):
+    case = make_case(triton_device, hidden=(16, 16), **variant)
+    both, optimizers = executors(case, triton_device)
+    loss = loss_of(triton_device, 0.2, normalizes=True, max_grad_norm=0.5)
+    orders = [torch.randperm(len(case.samples.action), device=triton_device) for _ in range(2)]
+    tables = []
+    for executor, optimizer in zip(both, optimizers, strict=True):
+        executor.refresh()
+        executor.begin_update(case.samples, optimizer)
+        executor.read_samples(case.samples)
+        minibatches = [Minibatches.even(order, 2) for order in orders]
+        tables.append(torch.cat([executor.learn(case.samples, each, loss, optimizer).table for each in minibatches]))
+    torch.testing.assert_close(tables[0], tables[1], rtol=1e-3, atol=1e-4)
+    ours, theirs = (list(executor.policy.named_parameters()) for executor in both)
+    for (name, parameter), (_, other) in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(parameter, other, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name} {text}")
+        assert optimizers[0].state[parameter]["step"].item() == 4
+    values = [torch.empty(len(case.samples.action), device=triton_device) for _ in both]
+    with torch.no_grad():
+        for executor, value in zip(both, values, strict=True):
+            executor.values(case.samples.obs, None, value)
+    torch.testing.assert_close(*values, rtol=1e-2, atol=1e-3)
+
+
+def test_warming_up_changes_neither_weights_nor_moments(triton_device):
+    case = make_case(triton_device, hidden=(16, 16))
+    (executor, _), (optimizer, _) = executors(case, triton_device)
+    executor.begin_update(case.samples, optimizer)
+    loss = loss_of(triton_device, max_grad_norm=0.5)
+    minibatches = Minibatches.even(torch.arange(100, device=triton_device), 2)
+    executor.learn(case.samples, minibatches, loss, optimizer)
+    before = case.fused.flat.snapshot()
+    samples = case.samples
+    samples.advantage.fill_(torch.nan)
+    noise = torch.rand(len(samples.action), device=triton_device)
+    step = ActStep(samples.obs, None, noise, samples.action, samples.log_prob, None, None)
+    executor.warm_up(step, samples, minibatches, loss)
+    assert all(torch.equal(*pair) for pair in zip(case.fused.flat.snapshot(), before, strict=True))
+
+
+def test_weights_that_were_frozen_are_left_to_torch(triton_device):
+    case = make_case(triton_device, hidden=(16, 16))
+    (executor, _), (optimizer, _) = executors(case, triton_device)
+    frozen = case.policy.network.actor[0].weight
+    frozen.requires_grad_(False)
+    before, moves = frozen.clone(), case.policy.network.actor[2].weight
+    begin = moves.detach().clone()
+    executor.begin_update(case.samples, optimizer)
+    minibatches = Minibatches.even(torch.arange(100, device=triton_device), 1)
+    executor.learn(case.samples, minibatches, loss_of(triton_device), optimizer)
+    assert torch.equal(frozen, before)
+    assert not torch.equal(moves, begin)
+
+
+class OneAtATime(TritonMLP):
+    """Launches by one thread at a time: Triton's interpreter is not made for several."""
+
+    lock = threading.Lock()
+
+    def gradients(self, *arguments):
+        with self.lock:
+            super().gradients(*arguments)
+
+    def sum_again(self):
+        with self.lock:
+            super().sum_again()
+
+    def step(self, *arguments, **named):
+        with self.lock:
+            super().step(*arguments, **named)
+
+
+def test_ranks_take_the_gradient_steps_that_one_rank_takes_on_the_same_minibatches(triton_device):
+    if triton_device.type == "cuda":
+        pytest.skip("ranks are threads here, and share the CPU")
+    case = Case(ppo={"normalize_observations": False})
+    config = PPOConfig(normalize_observations=False)
+    loss = loss_settings(config, clip=torch.tensor(0.2), entropy_coef=torch.tensor(0.01))
+    rollout = case.rollouts[0]
+    samples = prepare_batch(rollout, rollout.reward, config).samples
+    size = samples.num_units // 2
+    shares = torch.randperm(size).view(4, -1), size + torch.randperm(size).view(4, -1)  # of ranks 0 and 1
+
+    def work(ranks: Ranks):
+        policy = copy.deepcopy(case.start)
+        executor = TritonExecutor(policy, OneAtATime(plan_of(policy), precision="float32", launch=SMALL))
+        optimizer = torch.optim.Adam(policy.parameters(), lr=0.01, fused=True)
+        executor.begin_update(samples, optimizer)
+        own = Minibatches.even(shares[ranks.rank].flatten(), 4)
+        minibatches = shared_minibatches(own, samples, ranks, normalizes=True)
+        table = executor.learn(samples, minibatches, loss, optimizer).table
+        return [table, *(parameter.detach() for parameter in policy.parameters())]
+
+    first, second = on_ranks(2, work)
+    policy = copy.deepcopy(case.start)
+    order = torch.cat(shares, 1).flatten()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=0.01, fused=True)
+    table = TorchExecutor(policy).learn(samples, Minibatches.even(order, 4), loss, optimizer).table
+    torch.testing.assert_close(first, [table, *policy.parameters()], rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(first, second, strict=True))
+
+
+PICTURE, SMALL_PICTURE = (Box(0, 255, (1, size, size), np.uint8) for size in (36, 8))
+REASONS = [
+    ({"hidden": (256, 256)}, "256 and 256 units: at most 128"),
+    ({"hidden": (64,)}, "1 hidden layers"),
+    ({"inputs": 129}, "129 inputs: Triton kernels take at most 128"),
+    ({"actions": "many", "shared_trunk": True}, None),
+    ({"actions": "too many"}, "33 outputs"),
+    ({"actions": "one number", "bounded_actions": "tanh"}, "bounded_actions='tanh'"),
+    ({"memory": "gru"}, "memory"),
+    ({"hidden": (20, 100), "inputs": 128}, None),
+    (
+        {"space": PICTURE, "encoder": "nature_cnn", "hidden": (8,)},
+        "run no NatureCNN: it, the layers, the loss and Adam have kernels of their own",
+    ),
+    ({"space": SMALL_PICTURE, "encoder": "impala_cnn"}, "run no ImpalaCNN: the layers, the loss and Adam have"),
+]
+
+
+def test_a_policy_that_kernels_cannot_run_is_told_why(triton_device, monkeypatch):
+    monkeypatch.setitem(ACTIONS, "too many", Discrete(33))
+    for shape, reason in REASONS:
+        made = triton_mlp(make_policy(triton_device, **shape), "float32")
+        assert isinstance(made, TritonMLP) if reason is None else reason in made, shape
