@@ -182,7 +182,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=message):
             replace(CURIOUS, **changes)
     with pytest.raises(ConfigError, match="tic_tac_toe has seats; leave it out"):
-        train(replace(CURIOUS, env="tic_tac_toe"), tmp_path)
+        train(replace(CURIOUS, env="tic_tac_toe", fused=False), tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -114,9 +114,9 @@ PROBLEMS = {
 def test_it_is_refused_with_the_reason_and_the_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "many.py").write_text(MANY)
     for words, reason in PROBLEMS.items():
-        device = [] if "--device" in words else ["--device", "cpu"]
-        given = words.replace("{MANY}", f"{tmp_path}/many.py:Many").split()
-        said = refusal(capsys, "train", *given, *device, "--runs-dir", tmp_path / "runs", "--display", "plain")
+        device = "" if "--device" in words else " --device cpu --no-fused"
+        given = (words + device).replace("{MANY}", f"{tmp_path}/many.py:Many").split()
+        said = refusal(capsys, "train", *given, "--runs-dir", tmp_path / "runs", "--display", "plain")
         assert reason in said, words
         assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir()), words
 

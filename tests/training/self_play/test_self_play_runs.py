@@ -19,6 +19,7 @@ from tests.helpers.run_files import lines_of
 
 BOARD = {"rows": 4, "cols": 4, "connect": 3, "opening_plies": 0}
 MLP = {"hidden": [16], "encoder": "mlp", "symmetry": "none"}
+MEMORY = {**MLP, "memory": "gru", "memory_size": 8}
 PLAY = {"pool_fraction": 0.5, "opponents_at_once": 2, "snapshot_every": 2, "pool_size": 3, "change_every": 2}
 SMALL: dict[str, Any] = {
     "num_envs": 16, "num_steps": 16, "minibatch_size": 64, "num_threads": 1, "learning_rate": 0.01,
@@ -30,16 +31,13 @@ UPDATE = 16 * 16
 SNAKES = {"env": "snake", "env_parameters": {"snakes": 2, "step_reward": 0.0}}
 RUNS: dict[str, dict[str, Any]] = {
     "flat": {},
-    "memory": {"policy": {**MLP, "memory": "gru", "memory_size": 8}},
+    "memory": {"policy": MEMORY},
     "normalized": {"normalize_observations": True, "normalize_rewards": True},
     "torch": {"fused": False, "policy": {"hidden": [16], "encoder": "grid_cnn", "grid_channels": [4]}},
     "vtrace": {"advantage": "vtrace"},
     "fixed": {"self_play": {**PLAY, "fixed_fraction": 0.25, "opponents": ["random", "greedy"]}},
     "frames": {**SNAKES, "frame_stack": 2},
-    "exploiter with memory": {
-        "policy": {**MLP, "memory": "gru", "memory_size": 8},
-        "self_play": {**PLAY, "exploiters": 1, "memory": 20},
-    },
+    "exploiter with memory": {"policy": MEMORY, "fused": False, "self_play": {**PLAY, "exploiters": 1, "memory": 20}},
     "agents": {**SNAKES, "self_play": {**PLAY, "selection": "newest", "snapshot_win_rate": 0.3}},
 }
 FEW = ("exploiter with memory", "fixed")
