@@ -81,7 +81,6 @@ def test_the_improved_policy_is_that_of_plain_loops() -> None:
 
 def test_the_improved_policy_is_worth_more_than_the_policy_by_the_completed_values() -> None:
     """Policy improvement, the paper's section 4: for any logits, values and visits."""
-    torch.manual_seed(0)
     logits, q, visits = 2 * torch.randn(200, 5), torch.randn(200, 5), torch.randint(0, 4, (200, 5)).float()
     value = torch.randn(200)
     prior = torch.softmax(logits, -1)

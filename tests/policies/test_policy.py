@@ -174,7 +174,6 @@ MIRROR = Symmetry("mirror", lambda board: board[..., ::-1], (3, 2, 1, 0))
 
 
 def symmetric_network(how: str) -> torch.nn.Module:
-    torch.manual_seed(0)
     network = default_network(BOARD, CHOICES, PolicyConfig(encoder="grid_cnn", grid_channels=(4,), grid_blocks=1))
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.5)

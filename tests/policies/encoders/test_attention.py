@@ -73,7 +73,6 @@ def valid_of(obs):
 
 
 def test_attention_is_softmax_of_scaled_dot_products_over_the_valid_entities():
-    torch.manual_seed(0)
     attention, obs = Attention(8, 2), batch()
     for layer in (attention.query, attention.key_value, attention.output):
         torch.nn.init.normal_(layer.bias)
