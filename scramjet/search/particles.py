@@ -177,7 +177,7 @@ class ParticleSearch(Search[ParticleResult]):
             next_value = torch.where(now.turn == mover, next_value, -next_value)
             counts &= mover == self._for_each_particle(self.roots.turn)
         gain = self._gain(now, mover)
-        gained = advantage(gain, before, next_value, now.terminated, gamma=self.rewards.gamma)
+        gained = advantage(gain, before, next_value, self._is_over(now), gamma=self.rewards.gamma)
         particles.accumulated = particles.accumulated + torch.where(counts, gained, 0.0)
 
     def _weights(self, accumulated: Tensor) -> Tensor:

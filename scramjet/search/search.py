@@ -140,6 +140,11 @@ class Search(ABC, Generic[Result]):
         """A mask as distributions take it: None where the world has none."""
         return mask if mask.shape[1] else None
 
+    def _is_over(self, branches: Branches) -> Tensor:
+        """Whether nothing is worth anything after the last step, [B]: where it ended an episode, and in a game of two
+        also where the time limit cut it, as learners count it (`training/search/seats.py`)."""
+        return branches.terminated | branches.truncated if self.has_seats else branches.terminated
+
     def _gain(self, branches: Branches, mover: Tensor) -> Tensor:
         """The reward [B] of the last step for the seat `mover` [B] that made it, as the policy's values count it."""
         reward = branches.reward

@@ -128,7 +128,7 @@ class TreeSearch(Search[TreeResult]):
         self._set_priors(simulation + 1, output.logits, self._mask(now.mask))
         self._run(
             kernels.expand, trees.whole, trees.real, trees.untried, trees.score, trees.leaf, trees.source, trees.action,
-            self._gain(now, trees.mover), output.value, now.terminated, now.truncated,
+            self._gain(now, trees.mover), output.value, self._is_over(now), now.truncated,
             self._seats(now.turn), simulation, self.rewards.gamma,
         )  # fmt: skip
         self._run(kernels.backup, trees.whole, trees.real, trees.leaf, trees.q, trees.visits)

@@ -1,7 +1,7 @@
 """Our tree search is mctx's `gumbel_muzero_policy`: the same visits, q-values, improved policy and action.
 
 Both search the same tables of random numbers with the same Gumbel noise. mctx knows no ends: below one it adds nodes
-that pay nothing, which changes nothing above. A time limit is a place that leads to itself.
+that pay nothing, which changes nothing above. A time limit is a place that leads to itself; in a game of two, an end.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def lookup(has_seats: bool) -> Any:
         has_ended = jnp.asarray(ENDS)[place]
         is_cut = ~has_ended & (steps >= TIME_LIMIT)
         after = jnp.where(has_ended | is_cut, place, jnp.asarray(LEADS_TO)[place, action])
-        ends = jnp.asarray(ENDS)[after]
+        ends = jnp.asarray(ENDS)[after] | (has_seats & (steps + 1 >= TIME_LIMIT))
         turned = jnp.where(jnp.asarray(MOVER)[place] == jnp.asarray(MOVER)[after], 1.0, -1.0) if has_seats else 1.0
         return mctx.RecurrentFnOutput(
             reward=jnp.where(has_ended | is_cut, 0.0, jnp.asarray(PAYS)[place, action]).astype(jnp.float32),
