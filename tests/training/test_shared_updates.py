@@ -124,16 +124,21 @@ def test_ranks_with_more_samples_than_are_shuffled_together_shuffle_their_own(mo
     assert len({tuple(order) for order in on_ranks(4, order_on)}) == 4
 
 
-def test_ranks_learn_alike_where_agents_die_on_one_of_them_only():
-    for are_alive, settings in [
+@pytest.mark.parametrize(
+    ("are_alive", "settings"),
+    [
         (False, {}),
         (False, {"fixed_shapes": True}),
-        (True, {"policy": LSTM, "ppo": {"bptt_horizon": 3}}),  # compiled functions could learn all samples of rank 0
-    ]:
-        case = Case(world=AGENTS, **settings)
-        for rollout in case.rollouts:
-            rollout.alive[:, :8] = are_alive  # of rank 0 of 2
-        assert_ranks_learn_what_one_learns(case)
+        # Compiled functions could learn all samples of rank 0.
+        pytest.param(True, {"policy": LSTM, "ppo": {"bptt_horizon": 3}}, marks=pytest.mark.rest),
+    ],
+    ids=["all dead", "all dead, fixed shapes", "all alive, memory"],
+)
+def test_ranks_learn_alike_where_agents_die_on_one_of_them_only(are_alive, settings):
+    case = Case(world=AGENTS, **settings)
+    for rollout in case.rollouts:
+        rollout.alive[:, :8] = are_alive  # of rank 0 of 2
+    assert_ranks_learn_what_one_learns(case)
 
 
 def test_what_is_not_a_number_on_one_rank_ends_all():
