@@ -37,7 +37,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "vtrace": {"advantage": "vtrace"},
     "fixed": {"self_play": {**PLAY, "fixed_fraction": 0.25, "opponents": ["random", "greedy"]}},
     "frames": {**SNAKES, "frame_stack": 2},
-    "exploiter with memory": {"policy": MEMORY, "fused": False, "self_play": {**PLAY, "exploiters": 1, "memory": 20}},
+    "exploiter with memory": {"policy": MEMORY, "self_play": {**PLAY, "exploiters": 1, "memory": 20}},
     "agents": {**SNAKES, "self_play": {**PLAY, "selection": "newest", "snapshot_win_rate": 0.3}},
 }
 FEW = ("exploiter with memory", "fixed")
