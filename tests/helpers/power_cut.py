@@ -228,8 +228,11 @@ class Disk:
         return found
 
 
-def crashes(events: list[Event]) -> Iterator[tuple[list[str], Disk]]:
-    """For every moment: what had been said by then, and each state that the disk may be in if the power fails."""
+def crashes(events: list[Event]) -> Iterator[tuple[list[str], Disk, bool]]:
+    """For every moment: what had been said by then, and each state that the disk may be in if the power fails.
+
+    Last, whether that is the state which a mere kill would leave: all that was done by then.
+    """
     durable, pending, said = Disk(), list[Change](), list[str]()
     for event in events:
         if isinstance(event, Said):
@@ -247,7 +250,7 @@ def crashes(events: list[Event]) -> Iterator[tuple[list[str], Disk]]:
             disk = durable.copy()
             for change in subset:
                 disk.apply(change)
-            yield said, disk
+            yield said, disk, subset is pending
 
 
 def _subsets(pending: list[Change]) -> Iterator[list[Change]]:

@@ -49,6 +49,14 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The signals that would have ended this process."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(number))
+    return ended
+
+
 def test_the_first_signal_only_asks_and_the_exit_code_names_it_and_the_handlers_are_put_back() -> None:
     before = [signal.getsignal(number) for number in STOPPING]
     for number in STOPPING:
@@ -61,12 +69,14 @@ def test_the_first_signal_only_asks_and_the_exit_code_names_it_and_the_handlers_
         assert [signal.getsignal(number) for number in STOPPING] == before
 
 
-def test_a_terminal_that_closes_asks_once_however_often_it_says_so_and_not_at_all_under_nohup(now: list[float]) -> None:
+def test_a_terminal_that_closes_asks_once_however_often_it_says_so_and_not_at_all_under_nohup(
+    now: list[float], ended: list[int]
+) -> None:
     with StopSignal() as stop:
         for _ in range(3):
             signal.raise_signal(signal.SIGHUP)
+            assert (stop.requested, ended) == (signal.SIGHUP, [])
             now[0] += 1
-        assert stop.requested == signal.SIGHUP
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopSignal() as stop:
@@ -76,9 +86,7 @@ def test_a_terminal_that_closes_asks_once_however_often_it_says_so_and_not_at_al
         signal.signal(signal.SIGHUP, previous)
 
 
-def test_a_signal_doubled_by_a_launcher_counts_once(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(number))
+def test_a_signal_doubled_by_a_launcher_counts_once(now: list[float], ended: list[int]) -> None:
     with StopSignal() as stop:
         for later in (0.0, 0.05):
             now[0] += later
