@@ -98,3 +98,11 @@ def test_two_processes_cannot_play_the_same_tournament(path):
         TournamentLog(path, HEADER)
     log.close()
     assert len(reopened(path)) == 2
+
+
+def test_a_batch_is_on_the_disk_when_it_is_told_of(path, monkeypatch):
+    log, synced = TournamentLog(path, HEADER), []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(path.read_bytes()))
+    log.append(batch(2))
+    log.close()
+    assert synced == [path.read_bytes()]
