@@ -27,16 +27,6 @@ def shares(grades: Grades) -> list[tuple[float, float]]:
     ]
 
 
-def test_best_moves_are_graded_1_and_worst_moves_keep_the_value_only_where_all_moves_do() -> None:
-    positions = graded_positions()
-    assert shares(grade_moves(positions.scores.argmax(1))) == [(1.0, 1.0)] * 7
-    legal = np.where(positions.mask, positions.scores.astype(int), 99)
-    worst = grade_moves(legal.argmin(1))
-    lowest, highest = legal.min(1), positions.scores.max(1)
-    assert worst.total.value_kept == int((np.sign(lowest) == np.sign(highest)).sum())
-    assert worst.total.optimal == int((lowest == highest).sum())
-
-
 def test_the_shares_of_random_moves_are_what_random_moves_reach() -> None:
     generator, mask = np.random.default_rng(0), graded_positions().mask
     drawn = [grade_moves(np.where(mask, generator.random(mask.shape), -1.0).argmax(1)) for _ in range(30)]
@@ -100,7 +90,14 @@ def test_what_cannot_be_graded_is_refused_with_the_fix() -> None:
     check_world(ConnectFour(random_opponent=True))
 
 
-def test_the_table_has_a_line_for_each_class_and_one_for_all() -> None:
+def test_best_moves_are_graded_1_worst_moves_as_all_moves_are_and_the_table_has_a_line_for_each_class() -> None:
+    positions = graded_positions()
+    assert shares(grade_moves(positions.scores.argmax(1))) == [(1.0, 1.0)] * 7
+    legal = np.where(positions.mask, positions.scores.astype(int), 99)
+    worst = grade_moves(legal.argmin(1))
+    lowest, highest = legal.min(1), positions.scores.max(1)
+    assert worst.total.value_kept == int((np.sign(lowest) == np.sign(highest)).sum())
+    assert worst.total.optimal == int((lowest == highest).sum())
     lines = grade_moves(graded_positions().scores.argmax(1)).markdown().splitlines()
     assert [line.split("|")[1].strip() for line in lines[2:]] == [*(each.name for each in CLASSES), "All"]
     assert len({len(line) for line in lines}) == 1

@@ -20,70 +20,57 @@ from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer
 from scramjet.players.user_player import UserPlayer
 from tests.helpers.player_pools import pool_of
 from tests.helpers.player_worlds import Duel, Mortals, Trio
-from tests.helpers.small_games import four, in_turn, leftmost, middle, rightmost
+from tests.helpers.small_games import four, in_turn, taking
 
 
-def test_random_players_win_as_often_as_known_by_seat() -> None:
-    results = play_games(four(256), [RandomPlayer(), RandomPlayer()], in_turn(4000), seed=5)
-    firsts = (results.places[:, 0] == 1) & (results.places[:, 1] == 2)
-    low, high = wilson_interval(int(firsts.sum()), 4000, deviations=3)
-    assert low < 0.556 < high  # of 10 million random games, 55.6 % are won by the first and 44.2 % by the second
-    seconds = (results.places[:, 1] == 1) & (results.places[:, 0] == 2)
-    low, high = wilson_interval(int(seconds.sum()), 4000, deviations=3)
-    assert low < 0.442 < high
-    assert results.num_distinct > 3900
-
-
-def test_the_one_who_looks_further_wins() -> None:
+def test_random_players_win_as_often_as_known_by_seat_and_who_looks_further_wins_more() -> None:
     pool = four(256)
+    results = play_games(pool, [RandomPlayer(), RandomPlayer()], in_turn(4000), seed=5)
+    for first, second, known in ((0, 1, 0.556), (1, 0, 0.442)):  # shares of 10 million random games
+        wins = (results.places[:, first] == 1) & (results.places[:, second] == 2)
+        low, high = wilson_interval(int(wins.sum()), 4000, deviations=3)
+        assert low < known < high
+    assert results.num_distinct > 3900
     assert play_games(pool, [GreedyPlayer(), RandomPlayer()], in_turn(200), seed=1).score(0).points > 0.65
     assert play_games(pool, [MinimaxPlayer(2), GreedyPlayer()], in_turn(200), seed=1).score(0).points > 0.75
-
-
-def test_two_players_that_never_vary_play_one_game() -> None:
-    results = play_games(four(16), [leftmost(), rightmost()], np.tile([0, 1], (100, 1)), seed=1)
-    assert results.num_distinct == 1
-    assert (results.lengths == 7).all()  # four in a column, the first of them after seven moves
-    assert (results.places == [1, 2]).all()
-
-
-def test_each_game_of_the_list_is_played_by_those_who_sit_in_it() -> None:
-    players = [leftmost(), rightmost(), middle()]
-    pairs = [(i, j) for i in range(3) for j in range(3)]
-    alone = {pair: play_games(four(1), players, np.array([pair]), seed=0) for pair in pairs}
-    seating = np.random.default_rng(0).integers(3, size=(60, 2))
-    for num_envs in (1, 5, 64):
-        results = play_games(four(num_envs), players, seating, seed=9)
-        for game, pair in enumerate(map(tuple, seating.tolist())):
-            assert results.lengths[game] == alone[pair].lengths[0], num_envs
-            assert np.array_equal(results.returns[game], alone[pair].returns[0])
-            assert results.sequences[game] == alone[pair].sequences[0]
-    assert len({int(each.lengths[0]) for each in alone.values()}) > 1
-
-
-def test_the_same_seed_plays_the_same_games_and_another_does_not() -> None:
-    first, again, other = (
-        play_games(four(8), [RandomPlayer(), GreedyPlayer()], in_turn(40), seed=seed).sequences.tolist()
-        for seed in (1, 1, 2)
+    other, first, again = (
+        play_games(pool, [RandomPlayer(), GreedyPlayer()], in_turn(40), seed=seed).sequences.tolist()
+        for seed in (2, 1, 1)
     )
     assert first == again != other
 
 
-class Watched(Player):
-    """Random moves, and a record of who was asked for which rows."""
+def test_each_game_of_the_list_is_played_by_those_who_sit_in_it() -> None:
+    players = [taking("leftmost"), taking("rightmost"), taking("middle")]
+    pairs = [(i, j) for i in range(3) for j in range(3)]
+    alone = {pair: play_games(four(1), players, np.array([pair]), seed=0) for pair in pairs}
+    assert alone[0, 1].lengths.tolist() == [7]  # four in a column, the first of them after seven moves
+    assert alone[0, 1].places.tolist() == [[1, 2]]
+    seating = np.random.default_rng(0).integers(3, size=(60, 2))
+    for num_envs in (1, 5, 64):
+        reports: list[tuple[int, int]] = []
+        report = lambda *each: reports.append(each)  # noqa: E731, B023
+        results = play_games(four(num_envs), players, seating, seed=9, report=report)
+        for game, pair in enumerate(map(tuple, seating.tolist())):
+            assert results.lengths[game] == alone[pair].lengths[0], num_envs
+            assert np.array_equal(results.returns[game], alone[pair].returns[0])
+            assert results.sequences[game] == alone[pair].sequences[0]
+        assert results.num_distinct == len({int(each.sequences[0]) for each in alone.values()})
+        assert reports[-1] == (60, 60)  # progress ends with all games
+    assert len({int(each.lengths[0]) for each in alone.values()}) > 1
+
+
+class Watched(RandomPlayer):
+    """Random moves, and a record of whose turn it was in the rows it was asked for."""
 
     name = "watched"
 
     def __init__(self) -> None:
-        self.inner = RandomPlayer()
-        self.asked: list[tuple[np.ndarray, np.ndarray]] = []  # rows and their turns
-
-    def begin(self, pool: Any) -> None:
-        self.inner.begin(pool)
+        self.asked: list[np.ndarray] = []
 
     def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        self.asked.append((rows, seen.turn[rows].copy()))
-        return self.inner.choose(seen, rows, generator)
+        self.asked.append(seen.turn[rows].copy())
+        return super().choose(seen, rows, generator)
 
 
 def test_returns_and_lengths_are_those_that_the_pool_itself_logs() -> None:
@@ -98,7 +85,7 @@ def test_returns_and_lengths_are_those_that_the_pool_itself_logs() -> None:
 def test_players_are_asked_for_living_agents_alone_and_dead_ones_earn_nothing() -> None:
     pool, player = pool_of(Mortals(), 5, backend="interpreted"), Watched()
     results = play_games(pool, [player], np.zeros((5, 3), np.int64), seed=1)
-    assert all(turn.all() for _, turn in player.asked)
+    assert all(turn.all() for turn in player.asked)
     ended = pool.episodes()
     for env in range(5):
         mine = np.flatnonzero(ended.env_ids == env)
@@ -106,10 +93,10 @@ def test_players_are_asked_for_living_agents_alone_and_dead_ones_earn_nothing() 
         assert np.allclose(results.returns[env], [by_agent[agent] for agent in range(3)])
 
 
-def test_an_illegal_move_loses_the_game_and_is_told_once() -> None:
+def test_an_illegal_move_loses_the_game_is_told_once_and_the_last_one_standing_wins() -> None:
     for illegal in (99, -1, 2**70):
         cheat = UserPlayer(lambda view, action=illegal: action if len(view.legal) < 7 else 0, "cheat")
-        results = play_games(four(8), [cheat, leftmost()], in_turn(40), seed=1)  # once a column is full
+        results = play_games(four(8), [cheat, taking("leftmost")], in_turn(40), seed=1)  # once a column is full
         assert results.forfeits[results.seating == 0].any(), illegal
         assert not results.forfeits[results.seating == 1].any()
         assert (results.places[results.forfeits] == 2).all()
@@ -117,11 +104,8 @@ def test_an_illegal_move_loses_the_game_and_is_told_once() -> None:
         assert "player cheat chose the illegal action" in note
     masked = UserPlayer(lambda view: next(a for a in range(6) if a not in view.legal), "cheat")
     pool = pool_of(Duel(), 5, backend="interpreted")  # pays for masked actions as for others
-    results = play_games(pool, [masked, leftmost()], in_turn(20), seed=1)
+    results = play_games(pool, [masked, taking("leftmost")], in_turn(20), seed=1)
     assert (results.places[results.seating == 0] == 2).all()
-
-
-def test_of_several_who_forfeit_the_last_one_standing_wins() -> None:
     cheat, pool = UserPlayer(lambda view: [9, 9], "cheat"), pool_of(Trio(shortest=5), 4, backend="interpreted")
     results = play_games(pool, [cheat], np.zeros((12, 3), np.int64), seed=1)
     assert (results.forfeits.sum(1) <= 2).all()
@@ -159,10 +143,10 @@ def test_snakes_compete() -> None:
 def test_tic_tac_toe_of_pettingzoo_is_played() -> None:
     pytest.importorskip("pettingzoo.classic", reason="PettingZoo is an extra")
     pool = scramjet.make("pettingzoo:tictactoe_v3", 4)
-    results = play_games(pool, [leftmost(), RandomPlayer()], in_turn(20), seed=1)
+    results = play_games(pool, [taking("leftmost"), RandomPlayer()], in_turn(20), seed=1)
     assert results.score(0).games == 20
     assert ((results.lengths >= 5) & (results.lengths <= 9)).all()
-    same = play_games(pool, [leftmost(), rightmost()], np.tile([0, 1], (6, 1)), seed=1)
+    same = play_games(pool, [taking("leftmost"), taking("rightmost")], np.tile([0, 1], (6, 1)), seed=1)
     assert same.num_distinct == 1
     with pytest.raises(ConfigError, match=r"minimax:2 looks ahead, and .*tictactoe.* cannot be simulated"):
         play_games(pool, [MinimaxPlayer(2), RandomPlayer()], in_turn(2), seed=1)
@@ -180,13 +164,19 @@ def test_agents_of_pettingzoo_that_act_at_once_are_played() -> None:
     pool.close()
 
 
-def test_progress_ends_with_all_games() -> None:
-    reports: list[tuple[int, int]] = []
-    play_games(four(4), [RandomPlayer()], np.zeros((9, 2), int), seed=1, report=lambda *each: reports.append(each))
-    assert reports[-1] == (9, 9)
+class Broken(Player):
+    """A player of many games at once that makes a mistake."""
+
+    name = "broken"
+
+    def __init__(self, mistake: Any) -> None:
+        self.mistake = mistake
+
+    def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        return self.mistake(rows)
 
 
-def test_seatings_and_worlds_that_do_not_fit_are_refused() -> None:
+def test_seatings_worlds_and_mistakes_of_players_that_do_not_fit_are_told() -> None:
     for seating, problem in (
         ([[0, 1, 0]], r"needs \[games, 2\]"), ([], r"needs \[games, 2\]"), ([[0, 2]], "from 0 to 1"),
         ([[0.0, 1.0]], "numbers"),
@@ -195,22 +185,6 @@ def test_seatings_and_worlds_that_do_not_fit_are_refused() -> None:
             play_games(four(1), [RandomPlayer(), RandomPlayer()], np.array(seating), seed=1)
     with pytest.raises(ConfigError, match="Snake is played by one"):
         play_games(pool_of(Snake(snakes=1), 1, "interpreted"), [RandomPlayer()], np.zeros((1, 1), int), seed=1)
-
-
-class Broken(Watched):
-    """A player of many games at once that makes a mistake."""
-
-    name = "broken"
-
-    def __init__(self, mistake: Any) -> None:
-        super().__init__()
-        self.mistake = mistake
-
-    def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        return self.mistake(rows)
-
-
-def test_mistakes_of_players_for_many_games_are_told() -> None:
     for mistake, problem in (
         (lambda rows: rows[:, None], r"chose int64 \[4, 1\] for 4 games"),
         (lambda rows: rows * 0.5, "chose float64"),

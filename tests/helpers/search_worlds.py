@@ -97,25 +97,30 @@ class TableNetwork(nn.Module):
         return rows[:, :-1], rows[:, -1]
 
 
-class KnowsNothing(nn.Module):
-    """A network that thinks every action equally good, and every position worth 0."""
+class Network(nn.Module):
+    """Logits and values by two functions of the observations."""
 
-    def __init__(self, num_actions: int) -> None:
+    def __init__(self, logits: Callable[[Any], Tensor], value: Callable[[Any], Tensor]) -> None:
         super().__init__()
-        self.logits = nn.Parameter(torch.zeros(num_actions))
+        self._logits, self._value = logits, value
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        return self.logits.expand(len(obs), -1).contiguous(), self.logits.new_zeros(len(obs))
+    def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
+        return self._logits(obs), self._value(obs)
 
 
-def tree_search(
-    pool: NativePool, network: nn.Module | None = None, *, gamma: float = GAMMA, **config: Any
-) -> TreeSearch:
+def uniform(num_inputs: int) -> Callable[[Any], Tensor]:
+    return lambda obs: torch.zeros(len(obs), num_inputs)
+
+
+def nothing(obs: Any) -> Tensor:
+    return torch.zeros(len(obs))
+
+
+def tree_search(pool: NativePool, network: nn.Module | None = None, gamma: float = GAMMA, **config: Any) -> TreeSearch:
     """A search from every env of a pool; without a `network`, with one that knows nothing."""
-    spaces = pool.observation_space, pool.action_space
-    network = network or KnowsNothing(pool.action_space.n)
-    rewards = Rewards(gamma, torch.ones(1))
-    return TreeSearch(pool, Policy(network, *spaces), pool.num_envs, rewards, AlphaZeroConfig(**config))
+    network = network or Network(uniform(pool.action_space.n), nothing)
+    policy = Policy(network, pool.observation_space, pool.action_space)
+    return TreeSearch(pool, policy, pool.num_envs, Rewards(gamma, torch.ones(1)), AlphaZeroConfig(**config))
 
 
 def search_from(search: TreeSearch, out: Any, seed: int = 0, records: np.ndarray | None = None) -> TreeResult:
@@ -178,49 +183,9 @@ class ShortPath(Path):
     max_episode_steps = 3
 
 
-class Lock(Env):
-    """Pays only for action 2 followed by action 1, when it ends; all else pays nothing."""
-
-    observation_space = Box(0, 4, (2,), np.float32)
-    action_space = Discrete(4)
-    state = {"steps": np.int32, "is_open": np.bool_}
-
-    def reset(self, s: Any) -> None:
-        pass
-
-    def step(self, s: Any, action: Any) -> tuple[float, bool]:
-        s.steps += 1
-        wins = s.steps == 2 and s.is_open and action == 1
-        s.is_open = s.steps == 1 and action == 2
-        return (1.0 if wins else 0.0), s.steps == 2
-
-    def observe(self, s: Any, obs: Any) -> None:
-        obs[0] = s.steps
-        obs[1] = s.is_open
-
-
-class Network(nn.Module):
-    """Logits and values by two functions of the observations."""
-
-    def __init__(self, logits: Callable[[Any], Tensor], value: Callable[[Any], Tensor]) -> None:
-        super().__init__()
-        self._logits, self._value = logits, value
-
-    def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
-        return self._logits(obs), self._value(obs)
-
-
 def path_value(obs: Tensor) -> Tensor:
     """A value that differs between all short paths."""
     return obs @ torch.tensor([0.05 * 1.7**k for k in range(PLACES)])
-
-
-def uniform(num_inputs: int) -> Callable[[Any], Tensor]:
-    return lambda obs: torch.zeros(len(obs), num_inputs)
-
-
-def nothing(obs: Any) -> Tensor:
-    return torch.zeros(len(obs))
 
 
 class Searched:
@@ -252,8 +217,7 @@ class Searched:
     def play(self) -> np.ndarray:
         """Search, step the envs by what was chosen, and return the rewards."""
         self.out = self.pool.step(self.policy.distribution.env_action(self.run().action).numpy())
-        rewards: np.ndarray = self.out.reward
-        return rewards
+        return np.asarray(self.out.reward)
 
     def particles(self) -> np.ndarray:
         """The records of all particles after a search, [N, P]."""

@@ -43,19 +43,10 @@ def four(num_envs: int, **parameters: Any) -> NativePool:
     return NativePool(ConnectFour(**parameters), num_envs, num_threads=1)
 
 
-def leftmost() -> UserPlayer:
-    """Takes the first legal action."""
-    return UserPlayer(lambda view: view.legal[0], "leftmost")
-
-
-def rightmost() -> UserPlayer:
-    """Takes the last legal action."""
-    return UserPlayer(lambda view: view.legal[-1], "rightmost")
-
-
-def middle() -> UserPlayer:
-    """Takes the legal action in the middle."""
-    return UserPlayer(lambda view: view.legal[len(view.legal) // 2], "middle")
+def taking(which: str) -> UserPlayer:
+    """Takes the "leftmost", "middle" or "rightmost" of the legal actions."""
+    share = {"leftmost": 0.0, "middle": 0.5, "rightmost": 1.0}[which]
+    return UserPlayer(lambda view: view.legal[int(share * (len(view.legal) - 1))], which)
 
 
 def in_turn(num_games: int) -> np.ndarray:

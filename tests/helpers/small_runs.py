@@ -24,6 +24,6 @@ TINY: dict[str, Any] = {
 
 def train_small(runs_dir: Path, name: str, env: str, **changes: Any) -> Path:
     """Train a tiny run of a world; returns its folder."""
-    config = RunConfig(env=env, **{**TINY, **changes})
+    config = RunConfig(env=env, **{**TINY, "fused": False, **changes})  # compiles nothing but the world
     scramjet.train(config, run_name=name, runs_dir=runs_dir, display="quiet")
     return runs_dir / name

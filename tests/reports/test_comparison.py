@@ -79,14 +79,21 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path: Path) -> N
 
 
 def test_runs_are_put_together_by_chosen_settings_under_the_names_people_use(tmp_path: Path) -> None:
-    write_run(tmp_path, "a", env="maze", learning_rate=0.1, policy={"hidden": [8, 8]})
-    write_run(tmp_path, "b", env="maze", learning_rate=0.2, policy={"hidden": [8, 8]})
-    write_run(tmp_path, "c", env="snake", learning_rate=0.2, policy={"hidden": [16]})
+    for name, env, rate, hidden in (("a", "maze", 0.1, [8, 8]), ("b", "maze", 0.2, [8, 8]), ("c", "snake", 0.2, [16])):
+        write_run(tmp_path, name, env=env, learning_rate=rate, policy={"hidden": hidden})
     assert grouped(tmp_path, ("env",)) == {"maze": ["a", "b"], "snake": ["c"]}
     assert grouped(tmp_path, ("ppo.learning_rate",)) == {"learning_rate 0.1": ["a"], "learning_rate 0.2": ["b", "c"]}
     assert grouped(tmp_path, ("policy.hidden",)) == {"hidden 16": ["c"], "hidden 8x8": ["a", "b"]}
     with pytest.raises(ConfigError, match=r"--group-by lerning_rate: .* Did you mean 'learning_rate'"):
         grouped(tmp_path, ("lerning_rate",))
+    (write_run(tmp_path, "bad", [record_at(1)]) / "config.toml").write_bytes(b"\0")
+    runs, notes = configured(find_runs([str(tmp_path)], tmp_path))
+    assert [run.run.name for run in runs] == ["a", "b", "c"]
+    assert [note.startswith("bad is left out: ") for note in notes] == [True]
+    first = flat({"a": 1, "b": {"c": [1, 2], "d": {"e": None}}})
+    assert first == {"a": 1, "b.c": [1, 2], "b.d.e": None}
+    assert differing([first, {**first, "a": 2}, {**first, "z": 3}]) == ["a", "z"]
+    assert differing([first, dict(first)]) == []
 
 
 def test_groups_that_differ_in_much_are_told_apart_by_little_or_called_by_a_run(tmp_path: Path) -> None:
@@ -113,25 +120,10 @@ def test_a_fork_is_no_other_seed_of_its_parent_and_begins_at_its_step(tmp_path: 
     assert sorted((series.x[0], series.x[-1]) for series in by_steps.series) == [(1000, 2000), (3000, 4000)]
 
 
-def test_a_run_without_a_readable_config_is_left_out_with_a_note(tmp_path: Path) -> None:
-    write_run(tmp_path, "good", [record_at(1)])
-    (write_run(tmp_path, "bad", [record_at(1)]) / "config.toml").write_bytes(b"\0")
-    runs, notes = configured(find_runs([str(tmp_path)], tmp_path))
-    assert [run.run.name for run in runs] == ["good"]
-    assert [note.startswith("bad is left out: ") for note in notes] == [True]
-
-
-def test_nested_settings_have_flat_names_and_those_that_differ_are_found() -> None:
-    first = flat({"a": 1, "b": {"c": [1, 2], "d": {"e": None}}})
-    assert first == {"a": 1, "b.c": [1, 2], "b.d.e": None}
-    assert differing([first, {**first, "a": 2}, {**first, "z": 3}]) == ["a", "z"]
-    assert differing([first, dict(first)]) == []
-
-
 # --- curves ----------------------------------------------------------------------------------------------------
 
 
-def test_runs_of_unequal_speed_are_averaged_at_equal_steps_also_over_wall_time(tmp_path: Path) -> None:
+def test_runs_of_unequal_speed_are_averaged_at_equal_steps_and_worlds_have_panels_of_their_own(tmp_path: Path) -> None:
     for seed, seconds in ((1, 1.0), (2, 3.0)):
         records = [{**record_at(update, return_100=100.0 * update), "time": {"elapsed_seconds": seconds * update}}
                    for update in range(1, 11)]  # fmt: skip
@@ -141,9 +133,6 @@ def test_runs_of_unequal_speed_are_averaged_at_equal_steps_also_over_wall_time(t
     # at update u both have 100 u, which took u and 3 u seconds
     assert series.x.tolist() == pytest.approx((series.y / 50).tolist())
     assert (series.x[-1], series.y[-1]) == (20.0, 1000.0)
-
-
-def test_worlds_have_panels_of_their_own_and_one_group_has_one_colour_in_all(tmp_path: Path) -> None:
     for world, top in (("maze", 1.0), ("snake", 900.0)):
         write_run(tmp_path, world, rising(top, 2), env=world)
     found = [(panel.title, panel.axis, [each.number for each in panel.series])
@@ -215,32 +204,24 @@ def test_steps_and_seconds_are_counted_to_the_level_that_all_reached(tmp_path: P
         assert level <= top
 
 
-def test_worlds_that_differ_have_no_common_level(tmp_path: Path) -> None:
-    write_run(tmp_path, "a", rising(100.0), env="maze")
-    write_run(tmp_path, "b", rising(200.0), env="snake")
-    comparison = compared(tmp_path)
-    assert comparison.level is None
-    assert comparison.differences == {"env.name": ("maze", "snake")}
-
-
-def test_seeds_are_taken_together_with_their_mean(tmp_path: Path) -> None:
+def test_seeds_are_taken_together_with_their_mean_and_resampled_world_by_world(tmp_path: Path) -> None:
+    rates, worlds = tmp_path / "rates", tmp_path / "worlds"
     for seed, top in ((1, 100.0), (2, 120.0), (3, 140.0)):
-        write_run(tmp_path, f"good-{seed}", rising(top), seed=seed, gamma=0.9)
-        write_run(tmp_path, f"poor-{seed}", rising(top / 2), seed=seed, gamma=0.5)
-    poor, good = (each.numbers["return_100"] for each in compared(tmp_path).contenders)
+        write_run(rates, f"good-{seed}", rising(top), seed=seed, gamma=0.9)
+        write_run(rates, f"poor-{seed}", rising(top / 2), seed=seed, gamma=0.5)
+        write_run(worlds, f"maze-{seed}", rising(1.0), env="maze", seed=seed)
+        write_run(worlds, f"snake-{seed}", rising(101.0), env="snake", seed=seed)
+    poor, good = (each.numbers["return_100"] for each in compared(rates).contenders)
     assert good.center == pytest.approx(120.0)
     assert 100.0 <= good.low < 120.0 < good.high <= 140.0
     assert poor.count == 3
-
-
-def test_runs_of_several_worlds_in_one_group_are_resampled_world_by_world(tmp_path: Path) -> None:
-    for world, top in (("maze", 1.0), ("snake", 101.0)):
-        for seed in (1, 2, 3):
-            write_run(tmp_path, f"{world}-{seed}", rising(top), env=world, seed=seed)
-    (together,) = compared(tmp_path, ("algorithm",)).contenders
+    (together,) = compared(worlds, ("algorithm",)).contenders
     number = together.numbers["return_100"]
     # every resample has three of each world, whose seeds are all alike
     assert (number.center, number.low, number.high) == pytest.approx((51.0, 51.0, 51.0))
+    comparison = compared(worlds)
+    assert comparison.level is None  # none that worlds have in common
+    assert comparison.differences == {"env.name": ("maze", "snake")}
 
 
 def test_forks_tell_whose_they_are_also_over_generations(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.helpers.search_worlds import (
     TableWorld,
     search_from,
     tree_search,
-)
+)  # fmt: skip
 
 pytestmark = pytest.mark.rest
 

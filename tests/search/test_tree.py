@@ -1,4 +1,4 @@
-"""Tree search: what it finds, ends and time limits inside a tree, masks, records, threads and refusals."""
+"""Tree search: what it finds, ends and time limits inside a tree, masks, records, threads, the GPU, and refusals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 from scramjet.adapters.make import make
 from scramjet.algorithms.alphazero import AlphaZeroConfig
@@ -16,8 +15,10 @@ from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.errors import ConfigError
+from scramjet.policies.policy import Policy
 from scramjet.search import tree
 from scramjet.search.search import Rewards
+from scramjet.search.tree import TreeSearch
 from scramjet.search.tree_kernels import ACTION, CAN_STEP, PARENT, TURN, VISITS
 from tests.helpers.search_worlds import (
     ALLOWS,
@@ -29,12 +30,13 @@ from tests.helpers.search_worlds import (
     PAYS,
     TIME_LIMIT,
     VALUES,
+    Network,
     SeatedTableWorld,
     TableNetwork,
     TableWorld,
     search_from,
     tree_search,
-)  # fmt: skip
+)
 from tests.helpers.small_games import best_result, cells
 
 
@@ -148,7 +150,7 @@ def test_no_more_actions_are_tried_than_considered_and_without_noise_those_are_t
         assert result.action[row] in likeliest
 
 
-def test_one_legal_action_is_visited_by_every_simulation_and_taken() -> None:
+def test_one_legal_action_is_visited_by_every_simulation_and_with_one_simulation_actions_follow_the_policy() -> None:
     pool = NativePool(TicTacToe(), 4, num_threads=1)
     out = after(pool, 0, 1, 2, 4, 3, 5, 7, 6)  # then 8 is free, and takes no line
     result = search_from(tree_search(pool, simulations=12), out)
@@ -156,11 +158,7 @@ def test_one_legal_action_is_visited_by_every_simulation_and_taken() -> None:
     assert result.visits[:, 8].tolist() == [12.0] * 4
     torch.testing.assert_close(result.policy[:, 8], torch.ones(4))
     assert result.q[:, 8].tolist() == [0.0] * 4  # a draw
-
-
-def test_with_one_simulation_actions_are_drawn_from_the_policy() -> None:
-    """Gumbel-Top-k is then the Gumbel-max trick."""
-    pool, num_drawn = NativePool(TableWorld(), 1, num_threads=1), 4000
+    pool, num_drawn = NativePool(TableWorld(), 1, num_threads=1), 4000  # Gumbel-Top-k is then the Gumbel-max trick
     out = pool.reset(0)
     one = tree_search(pool, TableNetwork())
     search = tree.TreeSearch(pool, one.policy, num_drawn, one.rewards, AlphaZeroConfig(simulations=1))
@@ -205,21 +203,37 @@ class EndsUnseen(Env):
         obs[0] = np.nan if s.is_over else 0.0
 
 
-class RepeatsWhatItSees(nn.Module):
-    """A network whose logits and value are the observation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        return obs.expand(-1, 3) * self.weight, obs[:, 0] * self.weight
-
-
 def test_what_the_network_says_of_an_end_does_not_count_even_if_it_is_no_number() -> None:
     pool = NativePool(EndsUnseen(), 2)
     out = pool.reset(0)
-    result = search_from(tree_search(pool, RepeatsWhatItSees(), simulations=12), out)
+    repeats = Network(lambda obs: obs.expand(-1, 3), lambda obs: obs[:, 0])  # what it sees
+    result = search_from(tree_search(pool, repeats, simulations=12), out)
     assert torch.equal(result.q[:, 2], torch.full((2,), -1.0))
     assert torch.isfinite(result.policy).all()
     assert (result.action != 2).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("world", [TableWorld, SeatedTableWorld])
+def test_the_gpu_finds_what_the_cpu_finds_executed_recorded_and_replayed(world: type[Env]) -> None:
+    from scramjet.engine.worlds.cuda_pool import CudaPool
+
+    on_cpu, on_gpu = NativePool(world(), 300), CudaPool(world(), 300)
+    out = on_cpu.reset(1)
+    expected = tree_search(on_cpu, TableNetwork())
+    policy = Policy(TableNetwork(), on_gpu.observation_space, on_gpu.action_space).to("cuda")
+    rewards = Rewards(GAMMA, torch.ones(1, device="cuda"))
+    search = TreeSearch(on_gpu, policy, 300, rewards, AlphaZeroConfig())
+    search.is_deterministic = expected.is_deterministic = True
+    generator = torch.Generator("cuda")
+    for _ in range(4):
+        theirs = search_from(expected, out)
+        records = torch.from_numpy(on_cpu.states().view(np.uint8).reshape(300, -1)).cuda()
+        shown = [torch.from_numpy(each).cuda() for each in (out.obs, out.mask, out.turn)]
+        ours = search.search(records, *shown, generator)
+        for name in ("visits", "action"):
+            assert torch.equal(getattr(ours, name).cpu(), getattr(theirs, name))
+        for name in ("q", "policy", "value"):
+            torch.testing.assert_close(getattr(ours, name).cpu(), getattr(theirs, name), atol=1e-5, rtol=1e-5)
+        out = on_cpu.step(theirs.action.numpy())
+    assert search._stage.is_recorded

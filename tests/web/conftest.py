@@ -6,13 +6,16 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.policies.config import PolicyConfig
+from scramjet.training import components
 from scramjet.web.security import Access
 from scramjet.web.server import make_app
 from scramjet.web.serving import make_server, open_socket
@@ -23,16 +26,27 @@ from tests.helpers.world_files import WALK
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+INTERPRETED = partial(NativePool, backend="interpreted")
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Games are played by the interpreted rules, so that no world is compiled for a few moves."""
+    monkeypatch.setattr(components, "NativePool", INTERPRETED)
+
+
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, state_folder: Path) -> Path:
     """A folder with a run of cartpole, one with memory, one of tic-tac-toe, and one of a world in a file."""
     folder = tmp_path_factory.mktemp("page") / "runs"
-    train_small(folder, "pole", "cartpole")
     memory = PolicyConfig(hidden=(8,), memory="gru", memory_size=4)
-    train_small(folder, "memory", "cartpole", policy=memory, total_timesteps=64)
-    train_small(folder, "toe", "tic_tac_toe", policy=PolicyConfig(hidden=(8,), encoder="mlp"))
     (folder.parent / "walk.py").write_text(WALK)
-    train_small(folder, "walk", str(folder.parent / "walk.py"), total_timesteps=64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(components, "NativePool", INTERPRETED)
+        train_small(folder, "pole", "cartpole")
+        train_small(folder, "memory", "cartpole", policy=memory, total_timesteps=64)
+        train_small(folder, "toe", "tic_tac_toe", policy=PolicyConfig(hidden=(8,), encoder="mlp"))
+        train_small(folder, "walk", str(folder.parent / "walk.py"), total_timesteps=64)
     return folder
 
 
@@ -58,22 +72,21 @@ def serve_page(tmp_path: Path) -> Iterator[Callable[..., PageServer]]:
 
     def serve(runs_dir: Path | None = None, *, token: str | None = None, **options: Any) -> PageServer:
         folder = runs_dir or tmp_path / "runs"
-        app = make_app(folder, access=Access(token), **options)
         listening = open_socket("127.0.0.1", 0)
-        server = make_server(app)
+        server = make_server(make_app(folder, access=Access(token), **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         started.append((server, thread))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not server.started:
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.01)
-        return PageServer(f"http://127.0.0.1:{listening.getsockname()[1]}/", folder, app)
+        return PageServer(f"http://127.0.0.1:{listening.getsockname()[1]}/", folder)
 
     yield serve
     for server, thread in started:
         server.should_exit = True
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive(), "the server did not end"
 
 

@@ -26,15 +26,12 @@ from scramjet.web.pictures import MOST_CHARACTERS, checked_picture, drawn, plain
 from tests.helpers.world_files import WALK
 
 
-def test_an_agent_is_the_policy_that_load_policy_reads(runs: Path) -> None:
+def test_an_agent_is_the_policy_of_the_latest_the_best_or_a_named_checkpoint(runs: Path) -> None:
     agent = Agents(runs).load("pole")
     there = scramjet.load_policy(runs / "pole").state_dict()
     assert agent.checkpoint_name == "step_00000256"
     assert agent.name == "pole at 256"
     assert all(torch.equal(tensor, there[name]) for name, tensor in agent.policy.state_dict().items())
-
-
-def test_latest_best_and_a_step_are_the_checkpoints_of_those_names(runs: Path) -> None:
     agents, folder = Agents(runs), runs / "pole/checkpoints"
     assert agents.load("pole", "latest").checkpoint_name == os.readlink(folder / "latest")
     assert agents.load("pole", "best").checkpoint_name == os.readlink(folder / "best")

@@ -17,14 +17,13 @@ from websockets.sync.client import connect
 
 from scramjet.arena.solver.position import Position
 from scramjet.arena.solver.solver import Solver
-from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.envs.games.kuhn import Kuhn
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.training.playing import load_policy
 from scramjet.web.agents import Agents
 from scramjet.web.context import THINKING
-from scramjet.web.playing import routes, setting
+from scramjet.web.playing import routes
 from scramjet.web.playing.session import NOT_SHOWN, Session
 from tests.helpers.pages import PageServer
 from tests.helpers.small_runs import train_small
@@ -37,14 +36,6 @@ def session(runs: Path) -> Session:
     return Session(Agents(runs))
 
 
-@pytest.fixture
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Games are played by the interpreted rules, so that no world is compiled for a few moves."""
-    monkeypatch.setattr(
-        setting, "make_pool", lambda config, **_: NativePool(config.make_env(), 1, backend="interpreted")
-    )
-
-
 def say(session: Session, do: str, **rest: Any) -> list[Message]:
     """All answers to a message, as the browser receives them."""
     return [json.loads(json.dumps(each, allow_nan=False)) for each in session.answers({"do": do, **rest})]
@@ -53,9 +44,8 @@ def say(session: Session, do: str, **rest: Any) -> list[Message]:
 def play_to_the_end(session: Session, state: Message) -> Message:
     """Click on the first place until the game is over."""
     while state["result"] is None:
-        place = state["places"][0]
-        middle = {"x": (place["left"] + place["right"]) / 2, "y": (place["top"] + place["bottom"]) / 2}
-        state = say(session, "click", **middle)[-1]
+        left, right, top, bottom = (state["places"][0][side] for side in ("left", "right", "top", "bottom"))
+        state = say(session, "click", x=(left + right) / 2, y=(top + bottom) / 2)[-1]
     return state
 
 
@@ -73,19 +63,16 @@ def test_a_game_against_a_run_is_played_to_its_end_by_clicks_in_either_seat(sess
         assert abs(crosses - rings) <= 2  # one more in "X wins"
 
 
-def test_the_position_after_a_move_is_told_before_the_opponent_thinks(session: Session) -> None:
-    say(session, "start", run="toe", seed=1)
-    first, second = session.answers({"do": "move", "number": 4})
-    assert (first["num_moves"], first["person_to_move"], first["to_move"], first["legal_moves"]) == (1, None, [1], [])
-    assert (second["num_moves"], second["person_to_move"]) == (2, 0)
-
-
-def test_undo_goes_back_to_the_same_picture_and_gets_the_same_reply(session: Session) -> None:
+def test_the_position_after_a_move_is_told_before_the_opponent_thinks_and_undo_goes_back_to_the_same(
+    session: Session,
+) -> None:
     before = say(session, "start", run="toe", seed=1, temperature=1)[-1]
-    after = say(session, "move", number=4)[-1]
+    first, after = say(session, "move", number=4)
+    assert (first["num_moves"], first["person_to_move"], first["to_move"], first["legal_moves"]) == (1, None, [1], [])
+    assert (after["num_moves"], after["person_to_move"]) == (2, 0)
     assert after["picture"] != before["picture"]
     assert say(session, "undo")[-1] == before
-    assert say(session, "move", number=4)[-1] == after
+    assert say(session, "move", number=4)[-1] == after  # gets the same reply
     assert say(session, "new")[-1]["num_moves"] == 0
 
 
@@ -100,7 +87,7 @@ def test_a_hint_has_the_networks_own_probabilities_and_value(session: Session, r
     assert 0 <= hint["chances"] <= 1
 
 
-def test_connect_four_has_the_verdict_of_book_and_solver_on_each_move(session: Session, interpreted: None) -> None:
+def test_connect_four_has_the_verdict_of_book_and_solver_on_each_move(session: Session) -> None:
     say(session, "start", world="connect_four", opponent="person", seed=1)
     (hint,) = say(session, "hint")
     assert [move["name"] for move in hint["moves"] if move["verdict"] == "best"] == ["4"]  # Allis 1988
@@ -138,9 +125,7 @@ def test_a_world_that_search_refuses_says_why(tmp_path: Path) -> None:
     assert "hidden" in say(session, "strength", simulations=8)[0]["error"]
 
 
-def test_what_the_browser_gets_before_the_end_depends_on_the_persons_own_card_alone(
-    session: Session, interpreted: None
-) -> None:
+def test_what_the_browser_gets_before_the_end_depends_on_the_persons_own_card_alone(session: Session) -> None:
     for world in ("kuhn", "leduc"):
         told: dict[Any, set[str]] = defaultdict(set)
         others: dict[Any, set[str]] = defaultdict(set)
@@ -167,9 +152,7 @@ def kuhn_to_the_end(session: Session) -> tuple[Message, Message]:
     return first, state
 
 
-def test_the_cards_are_open_once_the_game_is_over(
-    session: Session, interpreted: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cards_are_open_once_the_game_is_over(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = kuhn_to_the_end(session)
     assert "?" in first["text"]
     assert "?" not in last["text"]
@@ -182,7 +165,7 @@ def test_the_cards_are_open_once_the_game_is_over(
     assert last["text"] != NOT_SHOWN
 
 
-def test_a_pendulum_is_steered_by_numbers_and_steps_are_taken_back(session: Session, interpreted: None) -> None:
+def test_a_pendulum_is_steered_by_numbers_and_steps_are_taken_back(session: Session) -> None:
     _, table, before = say(session, "start", world="pendulum", seed=1)
     assert (table["bounds"], table["is_real_time"], table["moves"]) == ([[-2.0, 2.0]], True, [])
     (left,) = say(session, "act", values=[-1.0])
@@ -196,7 +179,7 @@ def test_a_pendulum_is_steered_by_numbers_and_steps_are_taken_back(session: Sess
     assert "1 numbers" in say(session, "act", values=[1.0, 2.0])[0]["error"]
 
 
-def test_worlds_to_balance_go_on_by_themselves_and_puzzles_wait(session: Session, interpreted: None) -> None:
+def test_worlds_to_balance_go_on_by_themselves_and_puzzles_wait(session: Session) -> None:
     worlds = ("cartpole", "mountain_car", "acrobot", "maze", "sokoban", "game_2048", "snake", "connect_four")
     goes_on = [world for world in worlds if say(session, "start", world=world, seed=1)[1]["is_real_time"]]
     assert goes_on == ["cartpole", "mountain_car", "acrobot"]
@@ -229,7 +212,7 @@ MISTAKES = [
 ]
 
 
-def test_a_mistake_is_answered_and_the_session_goes_on(session: Session, interpreted: None) -> None:
+def test_mistakes_are_answered_and_the_session_goes_on(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     for message, said in MISTAKES:
         mistaken = Session(session._agents)
         assert "no game" in say(mistaken, "move", number=0)[0]["error"]
@@ -239,17 +222,17 @@ def test_a_mistake_is_answered_and_the_session_goes_on(session: Session, interpr
     assert "seat='banana'" in say(session, "start", run="toe", seat="banana")[-1]["error"]  # no game is half begun
     for do in ("undo", "hint", "new"):
         assert "no game has begun" in say(session, do)[-1]["error"]
-
-
-def test_a_click_that_means_no_legal_move_changes_nothing(session: Session, interpreted: None) -> None:
     before = say(session, "start", world="tic_tac_toe", opponent="person", seed=1)[-1]
-    assert say(session, "click", x=0.001, y=0.5) == [before]
+    assert say(session, "click", x=0.001, y=0.5) == [before]  # means no legal move and changes nothing
     after = say(session, "move", number=4)[-1]
     assert say(session, "click", x=0.5, y=0.5) == [after]
+    monkeypatch.setattr(TicTacToe, "render", lambda self, s: 1 / 0)  # a world that raises
+    answer = say(session, "start", world="tic_tac_toe", opponent="person", seed=1)[-1]
+    assert "ZeroDivisionError: division by zero" in answer["error"]
 
 
 def test_a_world_in_a_file_plays_if_its_user_trained_it_and_needs_trust_of_others(
-    runs: Path, tmp_path: Path, interpreted: None, monkeypatch: pytest.MonkeyPatch
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Session(Agents(runs))
     state = say(own, "start", run="walk", seed=1)[-1]
@@ -263,29 +246,23 @@ def test_a_world_in_a_file_plays_if_its_user_trained_it_and_needs_trust_of_other
     assert say(Session(Agents(runs, trust=True)), "start", run="walk", seed=1)[-1]["kind"] == "state"
 
 
-def test_a_world_that_raises_is_answered(session: Session, interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TicTacToe, "render", lambda self, s: 1 / 0)
-    answer = say(session, "start", world="tic_tac_toe", opponent="person", seed=1)[-1]
-    assert "ZeroDivisionError: division by zero" in answer["error"]
-
-
 def playing() -> bool:
     return any(thread.name.startswith(f"{THINKING}-play") for thread in threading.enumerate())
 
 
 def test_a_socket_plays_refuses_a_second_one_and_leaves_no_thread_when_it_closes(
-    runs: Path, serve_page: Callable[..., PageServer], interpreted: None, monkeypatch: pytest.MonkeyPatch
+    runs: Path, serve_page: Callable[..., PageServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "MOST_SESSIONS", 1)
     server = serve_page(runs)
     address = f"ws://{server.address}/api/play"
-    with connect(address) as socket:
+    with connect(address, open_timeout=60) as socket:
         socket.send("no json")
         assert "must be an object" in json.loads(socket.recv(30))["error"]
         socket.send(json.dumps({"do": "start", "world": "tic_tac_toe", "seed": 1}))
         assert [json.loads(socket.recv(30))["kind"] for _ in range(3)] == ["status", "table", "state"]
         assert playing()
-        with connect(address) as second:
+        with connect(address, open_timeout=60) as second:
             assert "play already" in json.loads(second.recv(30))["error"]
     deadline = time.monotonic() + 30
     while playing():

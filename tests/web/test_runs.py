@@ -1,8 +1,12 @@
-"""What the page is told of runs: one folder written to break the page must not take the others with it."""
+"""What the page is told of runs, even of those written to break it, and who may ask it for what."""
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -16,29 +20,23 @@ from scramjet.web.runs.curves import RunCurves
 from scramjet.web.runs.details import run_details
 from scramjet.web.runs.facts import glance_at_config, read_spark
 from scramjet.web.runs.index import RunIndex
-from tests.helpers.pages import PageServer, append, contrast, make_run, record
-from tests.helpers.written_runs import record_at, write_run
-
-
-def test_a_number_beyond_all_floats_is_left_out_of_the_small_curve(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step":1,"return_100":1e999}\n')
-    assert json.dumps(read_spark(path), allow_nan=False) == "[]"
+from tests.helpers.command_calls import refusal
+from tests.helpers.pages import PageServer, contrast, make_run, make_running, record
+from tests.helpers.written_runs import append_records, record_at, write_run
 
 
 def test_wrong_numbers_in_a_record_end_no_look_at_the_folder(tmp_path: Path) -> None:
     make_run(tmp_path, "fine")
-    for number, metrics in enumerate((
-        {"return_100": 10**400}, {"approx_kl": 10**400, "entropy": 10**400}, {"update": "many"}, {"update": [1]},
-        {"time": {"elapsed_seconds": 10**400, "steps_per_second": 10**400}},
-    )):  # fmt: skip
-        strange = make_run(tmp_path, f"strange-{number}", 2)
-        append(strange, {**record(3), **metrics})
-        json.dumps(run_details(strange, RunCurves()), allow_nan=False)
+    times = {"elapsed_seconds": 10**400, "steps_per_second": 10**400}
+    strange = ({"return_100": 10**400}, {"approx_kl": 10**400}, {"update": "many"}, {"update": [1]}, {"time": times})
+    for number, metrics in enumerate(strange):
+        run = make_run(tmp_path, f"strange-{number}", 2)
+        append_records(run, [{**record(3), **metrics}])
+        json.dumps(run_details(run, RunCurves()), allow_nan=False)
     rows = json.loads(json.dumps(looked_at(tmp_path), allow_nan=False))
-    assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(
-        ("fine", *(f"strange-{number}" for number in range(5))), "killed"
-    )
+    assert [row["state"] for row in rows] == ["killed"] * 6
+    (tmp_path / "fine/metrics.jsonl").write_text('{"step":1,"return_100":1e999}\n')
+    assert json.dumps(read_spark(tmp_path / "fine/metrics.jsonl"), allow_nan=False) == "[]"
 
 
 def looked_at(folder: Path) -> list[dict[str, Any]]:
@@ -48,41 +46,45 @@ def looked_at(folder: Path) -> list[dict[str, Any]]:
     return index.rows()
 
 
+def test_the_list_tells_runs_that_finished_stopped_run_were_killed_or_are_damaged(tmp_path: Path) -> None:
+    make_run(tmp_path, "done", 100)
+    make_run(tmp_path, "dead")
+    (make_run(tmp_path, "halted") / "checkpoints/step_00020000").mkdir(parents=True)
+    (make_run(tmp_path, "broken") / "config.toml").write_text("= [")
+    with make_running(tmp_path, "alive"):
+        states = {row["name"]: row["state"] for row in looked_at(tmp_path)}
+    expected = {"done": "finished", "dead": "killed", "halted": "stopped", "broken": "damaged", "alive": "running"}
+    assert states == expected
+
+
 def test_a_config_of_brackets_ends_no_look_at_the_folder(tmp_path: Path) -> None:
-    brackets = "[" * 100_000 + "]" * 100_000
     for key in ("tags", "algorithm"):
         config = make_run(tmp_path, key) / "config.toml"
         lines = [line for line in config.read_text().split("\n") if not line.startswith(f"{key} = ")]
-        config.write_text("\n".join([f"{key} = {brackets}", *lines]))
+        config.write_text("\n".join([f"{key} = {'[' * 100_000}{']' * 100_000}", *lines]))
     assert sorted(row["name"] for row in looked_at(tmp_path)) == ["algorithm", "tags"]
-
-
-def test_a_config_of_lists_that_never_end_is_glanced_at_line_by_line(tmp_path: Path) -> None:
     text = 'algorithm = "ppo"\n' + "tags = [\n" * 100_000 + '[env]\nname = "cartpole"\n'
-    (tmp_path / "config.toml").write_text(text)  # to look for the end of each would take minutes
-    assert glance_at_config(tmp_path).env == "cartpole"
-
-
-def test_runs_that_differ_in_seed_and_tags_are_one_group(tmp_path: Path) -> None:
-    runs = [make_run(tmp_path, "a"), make_run(tmp_path, "b", seed=2, tags=["x", "y [z]"])]
-    first, second = map(glance_at_config, runs)
-    assert first.group == second.group
-    assert second.tags == ("x", "y [z]")
-    other = glance_at_config(make_run(tmp_path, "c", env="maze"))
-    assert other.group != first.group
+    config.write_text(text)  # to look for the end of each would take minutes
+    assert glance_at_config(config.parent).env == "cartpole"
 
 
 def test_a_message_of_brackets_closes_its_socket_and_is_no_error_of_the_server(
     page_server: PageServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with connect(f"ws://{page_server.address}/api/live") as socket:
+    with connect(f"ws://{page_server.address}/api/live", open_timeout=60) as socket:
         socket.send("[" * 60_000)
         with pytest.raises(ConnectionClosed):
             [socket.recv(30) for _ in range(1000)]
     assert [each for each in caplog.records if each.exc_info] == []
 
 
-def test_a_run_that_came_since_the_last_look_is_listed(tmp_path: Path) -> None:
+def test_a_run_is_listed_since_it_came_and_seeds_and_tags_are_one_group(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, "a"), make_run(tmp_path, "b", seed=2, tags=["x", "y [z]"])]
+    first, second = map(glance_at_config, runs)
+    assert first.group == second.group
+    assert second.tags == ("x", "y [z]")
+    other = glance_at_config(make_run(tmp_path, "c", env="maze"))
+    assert other.group != first.group
     index = RunIndex(tmp_path)
     index.scan()
     make_run(tmp_path, "new")
@@ -142,3 +144,155 @@ def test_a_comparison_has_notes_on_what_cannot_be_read_and_requests_for_the_wron
 def test_the_formula_of_contrast_gives_its_known_values() -> None:
     assert contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
     assert contrast([119, 119, 119], [255, 255, 255]) == pytest.approx(4.48, abs=0.01)
+
+
+TOKEN = "a-long-token-of-mine"
+
+
+def ask(
+    server: PageServer, path: str, method: str = "GET", body: bytes | None = None, **headers: str
+) -> tuple[int, str, dict]:
+    """Status, text and headers of an answer; the path is sent as it is."""
+    connection = http.client.HTTPConnection(server.address, timeout=60)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, named)
+    answer = connection.getresponse()
+    text = answer.read().decode(errors="replace")
+    found = {name.lower(): value for name, value in answer.getheaders()}
+    connection.close()
+    return answer.status, text, found
+
+
+@pytest.fixture
+def beside(page_server: PageServer) -> PageServer:
+    """A server with one run, a secret beside the runs folder, and links from inside to it."""
+    make_run(page_server.runs_dir, "run")
+    secret = page_server.runs_dir.parent / "secret"
+    make_run(secret, "hidden")
+    (page_server.runs_dir / "link").symlink_to(secret / "hidden")
+    (page_server.runs_dir / "run" / "videos").symlink_to(secret)
+    return page_server
+
+
+PATHS = [
+    "/../secret/hidden/config.toml", "/..%2fsecret/hidden/config.toml", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd",
+    "/api/runs/..", "/api/runs/../secret", "/api/runs/..%2f..%2fsecret%2fhidden", "/api/runs/%2e%2e%2fsecret",
+    "/api/runs/link", "/api/runs/run%00", "/api/runs/%2fetc", "/api/runs/.hidden", "/api/runs/" + "a" * 5_000,
+    "/api/runs/run/videos/hidden", "/api/runs/run/videos/..%2fconfig.toml", "/api/runs/run/videos/config.toml",
+    "/..\\..\\secret", "/%5c..%5csecret", "/static/../server.py", "/parts/../../server.py", "/api/runs/%c0%ae%c0%ae",
+    "/api/runs/%252e%252e", "/api/runs/link/curves", "/api/nothing",
+]  # fmt: skip
+
+
+def test_no_path_and_no_link_leads_out_of_the_runs_folder(beside: PageServer) -> None:
+    for path in PATHS:
+        status, text, _ = ask(beside, path)
+        assert status in (400, 404), path
+        assert "algorithm" not in text, path
+        assert "root:" not in text, path
+    deadline = time.monotonic() + 30
+    while not (listed := json.loads(ask(beside, "/api/runs")[1])["runs"]):
+        assert time.monotonic() < deadline, "no run was found"
+        time.sleep(0.05)
+    assert [run["name"] for run in listed] == ["run"]
+
+
+def test_only_the_names_of_this_machine_and_its_own_page_are_answered(page_server: PageServer) -> None:
+    for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost@evil"):
+        assert ask(page_server, "/api/runs", host=host)[0] == 421, host
+    port = page_server.address.partition(":")[2]
+    for host in ("localhost", f"localhost:{port}", "127.0.0.1:9999", "[::1]:80", "LOCALHOST"):
+        assert ask(page_server, "/api/runs", host=host)[0] == 200, host
+    for origin in ("http://evil.example", "null", "http://["):
+        assert ask(page_server, "/api/runs", "POST", b"{}", origin=origin)[0] == 403, origin
+    assert ask(page_server, "/api/runs", sec_fetch_site="cross-site", sec_fetch_mode="no-cors")[0] == 403
+    assert ask(page_server, "/api/runs", "POST", b"{}", origin=f"http://{page_server.address}")[0] == 405
+
+
+def status_line(server: PageServer, head: str) -> int:
+    """The status of an answer to a request that is written by hand; the connection is closed behind it."""
+    host, _, port = server.address.partition(":")
+    with socket.create_connection((host, int(port)), 60) as connection:
+        connection.sendall(head.encode("latin-1"))
+        return int(connection.recv(64).split()[1])
+
+
+def test_a_websocket_opens_for_the_page_alone(serve_page: Callable[..., PageServer]) -> None:
+    server = serve_page(token=TOKEN)
+    own, name = f"http://{server.address}", f"scramjet-{server.address.partition(':')[2]}"
+    for status, headers in (
+        (101, {"origin": own, "cookie": f"{name}={TOKEN}"}),
+        (403, {"origin": "http://evil.example", "cookie": f"{name}={TOKEN}"}),
+        (403, {"origin": "http://[", "cookie": f"{name}={TOKEN}"}),
+        (403, {"origin": own}),
+        (403, {"origin": own, "cookie": f"{name}=wrong"}),
+    ):
+        lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+        head = (
+            f"GET /api/live HTTP/1.1\r\nHost: {server.address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{lines}\r\n"
+        )
+        assert status_line(server, head) == status, headers
+
+
+def test_a_token_is_asked_for_until_it_is_given_once(serve_page: Callable[..., PageServer]) -> None:
+    server = serve_page(token=TOKEN)
+    for path in ("/", "/main.js", "/api/runs", "/vendor/plotly.min.js", "/?token=wrong", "/?token=", "/?token=%ff"):
+        status, text, headers = ask(server, path)
+        assert status == 401, path
+        assert "scramjet serve" in text
+        assert "set-cookie" not in headers
+    assert ask(server, "/", cookie=f"scramjet-{server.address.partition(':')[2]}=wrong")[0] == 401
+    status, _, headers = ask(server, f"/?token={TOKEN}")
+    assert TOKEN not in headers.get("location", "")
+    cookie = headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert ask(server, "/", cookie=cookie.partition(";")[0])[0] == 200
+
+
+@pytest.mark.rest
+def test_a_browser_gives_its_token_once(serve_page: Callable[..., PageServer], open_page: Any) -> None:
+    server, page = serve_page(token=TOKEN), open_page()
+    page.goto(f"{server.url}?token={TOKEN}#/")
+    page.get_by_text("scramjet train cartpole").wait_for()
+    assert TOKEN not in page.url
+    page.goto(server.url)
+    page.get_by_text("scramjet train cartpole").wait_for()
+
+
+def test_huge_bodies_are_refused_and_answers_forbid_what_a_page_could_be_misused_for(page_server: PageServer) -> None:
+    assert ask(page_server, "/api/runs", "POST", b"x" * 100_000)[0] == 413
+    head = f"GET /api/runs HTTP/1.1\r\nHost: {page_server.address}\r\nContent-Length: 999999999999\r\n\r\n"
+    assert status_line(page_server, head) == 413
+    for path in ("/", "/api/runs", "/api/nothing", "/../x"):
+        headers = ask(page_server, path)[2]
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert "http" not in policy
+        assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("DENY", "nosniff")
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_a_config_of_fifty_megabytes_and_other_odd_files_are_answered(page_server: PageServer) -> None:
+    (make_run(page_server.runs_dir, "big") / "config.toml").write_bytes(b"# " + b"x" * 50_000_000)
+    (make_run(page_server.runs_dir, "deep") / "lineage.json").write_text("[" * 100_000)
+    metrics = make_run(page_server.runs_dir, "linked") / "metrics.jsonl"
+    metrics.unlink()
+    metrics.symlink_to("/etc/passwd")
+    for name in ("big", "deep", "linked"):
+        status, text, _ = ask(page_server, f"/api/runs/{name}")
+        assert status == 200, text
+        assert len(text) < 1_000_000
+        assert "root:" not in text
+    assert ask(page_server, "/api/runs/linked/curves")[0] == 400
+
+
+def test_a_second_server_on_the_port_says_which_one_is_free(
+    page_server: PageServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    port = page_server.address.partition(":")[2]
+    told = refusal(capsys, "serve", "--port", port, "--runs-dir", tmp_path)
+    assert f"port {port} is in use" in told
+    assert "try --port" in told

@@ -18,7 +18,7 @@ import pytest
 
 import scramjet
 from scramjet.runtime.runs import Run
-from tests.helpers.pages import PageServer, append, faint_texts, make_run, make_running, record, wait_until
+from tests.helpers.pages import PageServer, faint_texts, make_run, make_running, record, wait_until
 from tests.helpers.small_runs import train_small
 from tests.helpers.written_runs import append_records, record_at, write_run
 
@@ -39,46 +39,26 @@ def names_shown(page: Any) -> list[str]:
     return [text.split("\n")[0] for text in page.locator("tbody .row-link").all_inner_texts()]
 
 
-def test_a_run_that_a_kill_ended_is_told_from_one_that_runs(page_server: PageServer, page: Any) -> None:
-    make_run(page_server.runs_dir, "done", 100, seed=1)
-    make_run(page_server.runs_dir, "dead", 20, env="pendulum")
-    (make_run(page_server.runs_dir, "halted", 20, env="maze") / "checkpoints/step_00020000").mkdir(parents=True)
-    (make_run(page_server.runs_dir, "broken") / "config.toml").write_text("= [")
-    with make_running(page_server.runs_dir, "alive", 20, env="acrobot"):
-        page.goto(page_server.url)
-        page.get_by_text("running", exact=True).wait_for()
-        cells = page.locator("tbody tr").evaluate_all(
-            "rows => rows.map(row => [row.querySelector('.row-link'), row.querySelector('.mark').lastChild])"
-            ".map(cells => cells.map(cell => cell.textContent))"
-        )
-    expected = {"done": "finished", "dead": "killed", "halted": "stopped", "broken": "damaged", "alive": "running"}
-    assert dict(cells) == expected
-
-
-def test_search_and_order(page_server: PageServer, page: Any) -> None:
+def test_runs_are_searched_ordered_and_seeds_of_one_config_are_one_line(page_server: PageServer, page: Any) -> None:
     make_run(page_server.runs_dir, "first", 5, env="maze", tags=["paper", "a b"])
-    make_run(page_server.runs_dir, "second", 9, env="cartpole")
+    make_run(page_server.runs_dir, "second", 9, env="cartpole", total=7_000)
     make_run(page_server.runs_dir, "third", 7, env="pendulum")
     page.goto(page_server.url)
-    page.get_by_role("button", name="Return").click()
-    assert names_shown(page) == ["second", "third", "first"]
-    page.get_by_role("button", name="Return").click()
-    assert names_shown(page) == ["first", "third", "second"]
+    for order in (["second", "third", "first"], ["first", "third", "second"]):
+        page.get_by_role("button", name="Return").click()
+        assert names_shown(page) == order
     for search, found in (("tag:paper", ["first"]), ("env:p", ["third", "second"]), ("nothing", [])):
         page.get_by_role("searchbox").fill(search)
         assert names_shown(page) == found
     page.get_by_text("No run matches").wait_for()
     page.reload()  # the search is part of the address
     assert page.get_by_role("searchbox").input_value() == "nothing"
-
-
-def test_seeds_of_one_config_are_one_line_with_their_mean_and_range(page_server: PageServer, page: Any) -> None:
     for seed, updates in ((1, 10), (2, 20), (3, 30)):
         make_run(page_server.runs_dir, f"run-{seed}", updates, seed=seed)
-    make_run(page_server.runs_dir, "other", 10, total=7_000)
-    page.goto(page_server.url)
+    page.get_by_role("searchbox").fill("")
     line = page.locator("tbody tr", has_text="+ 2")
-    assert "20 10 to 30" in " ".join(line.inner_text().split())
+    line.wait_for()
+    assert "20 10 to 30" in " ".join(line.inner_text().split())  # their mean and range
     line.locator("button.row-link").click()
     assert page.locator("tr.member .row-link").all_inner_texts() == ["run-1", "run-2", "run-3"]
     line.get_by_role("checkbox").check()
@@ -107,7 +87,7 @@ def test_the_first_run_appears_in_an_empty_folder_without_reload(page_server: Pa
     page.get_by_text("scramjet train cartpole").wait_for()
     run = make_run(page_server.runs_dir, "newborn", 3)
     page.get_by_role("link", name="newborn").wait_for()
-    append(run, record(4, 1234.0))
+    append_records(run, [record(4, 1234.0)])
     page.get_by_role("cell", name="1,234").wait_for()
     for path in sorted(run.rglob("*"), reverse=True):
         path.unlink()
@@ -171,15 +151,15 @@ def test_curves_grow_as_records_are_written_and_are_drawn_anew_when_a_resume_cut
         page.goto(f"{page_server.url}#/run/run")
         assert points(page, 20) == [1_000.0 * update for update in range(1, 21)]
         assert page.locator(".advice").count() == 0
-        append(run.path, *(record(update, 3.0) for update in range(21, 31)))
+        append_records(run.path, (record(update, 3.0) for update in range(21, 31)))
         assert points(page, 30) == [1_000.0 * update for update in range(1, 31)]
         page.get_by_text("this machine: CPU").wait_for()
         metrics = run.path / "metrics.jsonl"
         metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:10]))
-        append(run.path, *(record(update, 50.0) for update in range(11, 41)))
+        append_records(run.path, (record(update, 50.0) for update in range(11, 41)))
         points(page, 40)
         assert page.evaluate(f"{LAST_CURVE}.y[12]") == 50.0
-        append(run.path, record(41, approx_kl=0.5))  # the advice of the terminal
+        append_records(run.path, [record(41, approx_kl=0.5)])  # the advice of the terminal
         page.get_by_text("approx_kl 0.5, updates are large: lower --learning-rate").wait_for()
         assert "out of range" in page.locator(".small-chart", has_text="approx_kl").inner_text()
 
@@ -208,7 +188,7 @@ def test_a_damaged_run_says_what_is_wrong_and_shows_the_rest(page_server: PageSe
     (run / "config.toml").write_text("= [")
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": ' + "9" * 2_000_000 + "}\nno record\n\x00\x00\n")
-    append(run, record(21))
+    append_records(run, [record(21)])
     page.goto(f"{page_server.url}#/run/run")
     points(page, 21)
     assert "config.toml" in page.locator(".problem").first.inner_text()
@@ -222,7 +202,7 @@ def test_names_and_texts_of_a_stranger_stay_text(page_server: PageServer, page: 
     config = f'algorithm = "{text}"\nseed = 1\n\n[env]\nname = "{text}"\n'
     run = Run.create(page_server.runs_dir, "run", config, lineage)
     run.release()
-    append(run.path, {**record(1), f"stat/{text}": 1.0})
+    append_records(run.path, [{**record(1), f"stat/{text}": 1.0}])
     (run.path / "log.txt").write_text(f"{text}\n")
     page.goto(f"{page_server.url}#/run/run")
     page.locator(".log", has_text="onerror").wait_for()
@@ -308,8 +288,8 @@ def test_groups_of_seeds_are_curves_beside_what_differs_and_keys_choose_others(c
     assert page.url.endswith("&group=each&axis=time")
 
 
-def test_a_phone_in_the_dark_shows_all_of_it_without_scrolling_sideways(
-    compare_url: str, open_page: Callable[..., Any]
+def test_a_phone_in_the_dark_shows_all_of_it_and_runs_are_chosen_from_a_list_and_grow(
+    page_server: PageServer, compare_url: str, open_page: Callable[..., Any]
 ) -> None:
     page = open_page(viewport={"width": 375, "height": 700}, color_scheme="dark")
     page.goto(f"{compare_url}&group=each")
@@ -319,11 +299,7 @@ def test_a_phone_in_the_dark_shows_all_of_it_without_scrolling_sideways(
     assert max(int(part) for part in background.strip("rgb()").split(",")) < 60
     page.get_by_role("link", name="Leave out run-0.1-3").click()
     assert "run-0.1-3" not in curves_of(page, lambda curves: len(curves) == len(NAMES) - 1)
-
-
-def test_runs_are_chosen_from_a_list_and_their_curves_grow_as_they_do(
-    page_server: PageServer, compare_url: str, page: Any
-) -> None:
+    page = open_page()
     page.goto(f"{page_server.url}#/compare")
     page.get_by_label("run-0.1-2").check()
     page.get_by_label("run-0.01-2").check()
@@ -335,12 +311,7 @@ def test_runs_are_chosen_from_a_list_and_their_curves_grow_as_they_do(
 
 # --- for everyone -----------------------------------------------------------------------------------------------
 
-VIEWS = {
-    "#/": "tbody tr",
-    "#/run/run-1": ".small-chart svg text",
-    "#/run/broken": ".problem",
-    "#/nowhere": ".empty",
-}
+VIEWS = {"#/": "tbody tr", "#/run/run-1": ".small-chart svg text", "#/run/broken": ".problem", "#/nowhere": ".empty"}
 
 
 UNLABELLED = """() => [...document.querySelectorAll('a, button, input, select, video, [role=img], [role=progressbar]')]
@@ -356,7 +327,7 @@ def crowded(page_server: PageServer) -> Iterator[PageServer]:
     make_run(page_server.runs_dir, "killed", 5)
     (make_run(page_server.runs_dir, "broken", 5) / "config.toml").write_text("= [")
     with make_running(page_server.runs_dir, "run-1", 30, tags=["a tag"]) as run:
-        append(run.path, record(31, approx_kl=0.9, **{"eval/mean_return": 3.0}))
+        append_records(run.path, [record(31, approx_kl=0.9, **{"eval/mean_return": 3.0})])
         yield page_server
 
 

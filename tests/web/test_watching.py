@@ -1,15 +1,20 @@
-"""Performances that are watched: their frames, and what the players in them think."""
+"""Performances that are watched: their frames, what the players in them think, and the socket that sends them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from websockets.sync.client import ClientConnection, connect
 
 import scramjet
 from scramjet.errors import ConfigError
@@ -17,8 +22,11 @@ from scramjet.training.config.run_config import EvaluationConfig
 from scramjet.training.pictures.as_text import play
 from scramjet.training.playing import load_trained
 from scramjet.web.agents import Agents
+from scramjet.web.context import THINKING
+from scramjet.web.watching import routes, session
 from scramjet.web.watching.casting import MOST_SEED, WatchRequest, make_cast
 from scramjet.web.watching.performance import Frame, Performance
+from tests.helpers.pages import PageServer
 from tests.helpers.small_runs import train_small
 from tests.helpers.world_files import COUNT
 
@@ -173,3 +181,142 @@ def test_what_cannot_be_watched_says_why(runs: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             make_cast(Agents(runs), WatchRequest(run, **request))
+
+
+MISTAKES = [
+    {"do": "fly"}, {"speed": 3}, {"do": ["start"]}, {"do": "start"}, {"do": "start", "run": 5}, {"do": "step"},
+    {"do": "restart", "seed": 1}, {"do": "speed", "speed": "fast"}, {"do": "speed", "speed": -1}, [], "start",
+]  # fmt: skip
+
+
+class Page:
+    """What a browser does: sends messages, and reads what comes."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.pictures: list[bytes] = []
+        self.frames: list[dict[str, Any]] = []
+
+    def ask(self, do: str, until: str | None = None, **fields: Any) -> Any:
+        """Send a message; returns the answer of the kind `until`."""
+        self.socket.send(json.dumps({"do": do, **fields}))
+        return self.answer(until) if until is not None else None
+
+    def answer(self, kind: str) -> dict[str, Any]:
+        """The next message of this kind; frames and pictures that come before it are kept."""
+        while True:
+            message = self.socket.recv(60)
+            if isinstance(message, bytes):
+                self.pictures.append(message)
+                continue
+            found: dict[str, Any] = json.loads(message)
+            if found["kind"] == "frame":
+                self.frames.append(found)
+            if found["kind"] == kind:
+                return found
+
+
+Watch = Callable[..., Page]
+
+
+@pytest.fixture
+def watch(runs: Path, serve_page: Callable[..., PageServer]) -> Iterator[Watch]:
+    """A function that opens the socket of a page; closed with the test."""
+    with contextlib.ExitStack() as opened:
+        servers: dict[Path, PageServer] = {}
+
+        def open_one(folder: Path = runs) -> Page:
+            servers[folder] = servers.get(folder) or serve_page(folder)
+            return Page(opened.enter_context(connect(f"ws://{servers[folder].address}/api/watch", open_timeout=60)))
+
+        yield open_one
+
+
+def test_a_paused_start_shows_the_first_position_and_each_step_one_more(watch: Watch) -> None:
+    page = watch()
+    ready = page.ask("start", "ready", run="pole", paused=True, seed=3)
+    assert (ready["env"], ready["checkpoint"], ready["seed"]) == ("cartpole", "step_00000256", 3)
+    assert ready["checkpoints"][-1] == "step_00000256"
+    page.answer("state")
+    for _ in range(3):
+        page.ask("step", "frame")
+    page.ask("pause", "state")
+    assert [frame["step"] for frame in page.frames] == [0, 1, 2, 3]
+    assert len(page.pictures) == 4
+    assert all(picture.startswith(b"\x89PNG") for picture in page.pictures)
+
+
+def test_frames_come_no_faster_than_chosen_and_two_at_most_before_one_is_drawn(watch: Watch) -> None:
+    page = watch()
+    page.ask("start", "ready", run="pole", speed=60)
+    time.sleep(0.3)  # eighteen frames, were they all played
+    page.ask("pause")
+    while page.answer("state")["is_playing"]:
+        pass
+    assert len(page.frames) == session.MOST_UNSEEN
+    page.ask("resume")
+    page.ask("seen", "frame")
+    assert [frame["step"] for frame in page.frames] == [0, 1, 2]
+    page = watch()
+    page.ask("start", "frame", run="pole", speed=20)
+    began = time.monotonic()
+    for _ in range(8):
+        page.ask("seen", "frame")
+    assert time.monotonic() - began >= 7 / 20
+
+
+def test_a_restart_begins_the_episode_of_its_seed_and_the_next_one_follows_by_itself(watch: Watch) -> None:
+    page = watch()
+    first = page.ask("start", "frame", run="pole", seed=1, paused=True)
+    page.ask("step", "frame")
+    assert page.ask("restart", "frame") == first
+    frame = page.ask("restart", "frame", seed=5)
+    while not frame["ended"]:
+        frame = page.ask("step", "frame")
+    following = page.ask("step", "frame")
+    assert (frame["seed"], following["seed"], following["step"]) == (5, 6, 0)
+
+
+def test_what_means_nothing_is_answered_with_an_error_and_ends_nothing(watch: Watch) -> None:
+    page = watch()
+    for text in (*map(json.dumps, MISTAKES), "{", "null", "9" * 20_000, "[" * 9_000):
+        page.socket.send(text)
+        assert page.answer("error")["error"], text[:40]
+    for name in ("nobody", "../pole", "/etc", ""):
+        error = page.ask("start", "error", run=name)
+        assert (error["has_ended"], error["checkpoints"]) == (True, []), name
+    page.ask("start", "state", run="pole", paused=True)
+    assert not page.ask("restart", "error", seed=-3)["has_ended"]
+    assert page.ask("step", "frame")["step"] == 1
+
+
+def test_new_checkpoints_are_told_of_and_a_removed_one_plays_on(
+    copied: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "SECONDS_BETWEEN_LOOKS", 0.05)
+    folder, page = copied / "pole/checkpoints", watch(copied)
+    page.ask("start", "state", run="pole", paused=True)
+    (folder / "step_00000999").mkdir()
+    assert page.answer("checkpoints")["checkpoints"][-1] == "step_00000999"
+    shutil.rmtree(folder / "step_00000256")
+    assert "step_00000256" not in page.answer("checkpoints")["checkpoints"]
+    assert page.ask("step", "frame")["step"] == 1
+
+
+def playing() -> bool:
+    return any(thread.name.startswith(f"{THINKING}-watch") for thread in threading.enumerate())
+
+
+def test_one_page_too_many_is_told_so_and_when_a_page_leaves_its_thread_ends(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "MOST_SESSIONS", 1)
+    page = watch()
+    page.ask("start", "frame", run="pole", speed=60)
+    assert playing()
+    assert "watch already" in watch().answer("error")["error"]
+    page.socket.close()
+    deadline = time.monotonic() + 30
+    while playing():
+        assert time.monotonic() < deadline, "the thread goes on"
+        time.sleep(0.02)

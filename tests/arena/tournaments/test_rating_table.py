@@ -45,7 +45,7 @@ def test_outcomes_become_games_of_pairs_rankings_of_more_and_scores_in_which_sha
     assert [(score.wins, score.draws, score.losses) for score in scores] == [(3, 4, 0), (0, 0, 7), (0, 4, 3)]
 
 
-def test_the_best_comes_first_and_random_is_1000():
+def test_the_best_comes_first_and_random_or_the_mean_is_1000():
     outcomes = [*beats(0, 1, 18, losses=2), *beats(0, 2, 12, losses=6, draws=2), *beats(2, 1, 15, losses=5)]
     table = rating_table(PLAYERS, batches(*outcomes))
     assert [row.entrant.name for row in table.rows] == ["agent@100", "greedy", "random"]
@@ -59,9 +59,6 @@ def test_the_best_comes_first_and_random_is_1000():
     assert lines[1].split()[5:] == ["40", "30", "2", "8", "77.5", "%"]
     assert "±" not in lines[3]
     assert any("random is 1000" in line for line in lines)
-
-
-def test_without_random_the_mean_is_1000():
     table = rating_table([PLAYERS[0], PLAYERS[2]], batches(*beats(0, 1, 5, losses=3)))
     assert table.anchor is None
     assert sum(row.rating for row in table.rows) == pytest.approx(2000)
@@ -98,13 +95,6 @@ def test_games_that_repeat_themselves_were_cut_or_lost_by_illegal_moves_are_told
     assert any(line.startswith("2 games did not end in time") for line in cut)
 
 
-def test_players_that_never_met_are_told():
-    for outcomes, num_groups in ((beats(0, 1, 5), 2), ([*beats(0, 1, 5), *beats(1, 2, 3)], 1)):
-        table = rating_table(PLAYERS, batches(*outcomes))
-        assert table.num_groups == num_groups
-        assert any("2 groups that have not met" in line for line in table_text(table)) == (num_groups == 2)
-
-
 def test_the_table_for_json_holds_what_the_text_holds():
     outcomes = [*beats(0, 1, 80, losses=20), *beats(1, 2, 75, losses=25), *beats(2, 0, 70, losses=30)]
     table = json.loads(json.dumps(rating_table(PLAYERS, batches(*outcomes)).as_dict()))
@@ -116,10 +106,14 @@ def test_the_table_for_json_holds_what_the_text_holds():
     assert table["games"] == 300
 
 
-def test_games_of_three_are_rated_by_their_places():
+def test_players_that_never_met_are_told_and_games_of_three_are_rated_by_their_places():
     outcomes = [Outcome((0, 1, 2), (1, 2, 3), 20), Outcome((2, 1, 0), (1, 2, 2), 5)]
     table = rating_table(PLAYERS, batches(*outcomes))
     assert [row.entrant.name for row in table.rows] == ["agent@100", "random", "greedy"]
+    for outcomes, num_groups in ((beats(0, 1, 5), 2), ([*beats(0, 1, 5), *beats(1, 2, 3)], 1)):
+        table = rating_table(PLAYERS, batches(*outcomes))
+        assert table.num_groups == num_groups
+        assert any("2 groups that have not met" in line for line in table_text(table)) == (num_groups == 2)
 
 
 # --- the plot --------------------------------------------------------------------------------------------------
@@ -165,21 +159,15 @@ def test_points_of_a_run_are_in_step_with_training_and_rating_and_all_is_named_w
     assert all(after - before >= 15 for before, after in itertools.pairwise(sorted(labels.values())))  # no overlap
 
 
-def test_one_checkpoint_alone_can_be_plotted():
+def test_plots_are_svg_of_one_checkpoint_or_more_with_few_round_ticks(tmp_path):
     _, tree = plotted([CHECKPOINTS[1], Entrant("random", "random", "r")], {(0, 1): 15})
     assert len(list(tree.iter(f"{SVG}circle"))) == 1
-
-
-def test_plots_are_svg_in_folders_that_are_there(tmp_path):
     for path, problem in (
         (Path("ratings.png"), "written as SVG.*ratings.svg"), (Path("ratings"), "written as SVG.*ratings.svg"),
         (tmp_path / "nowhere" / "ratings.svg", "there is no folder"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=problem):
             check_plot_path(path)
-
-
-def test_ticks_are_few_round_and_inside_and_numbers_of_steps_are_short():
     for low, high in ((0, 1), (950, 2130), (-40, 60), (65_536, 409_600)):
         found = ticks(low, high)
         assert 3 <= len(found) <= 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +14,7 @@ from scramjet.envs.api import Env
 from scramjet.envs.registry import load_env
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
-from scramjet.web.export_page.assets import RUNTIME, scripts
 from scramjet.web.export_page.page import Facts, shared_page
-from tests.helpers.javascript import PLAY, interpreted_game, world_source
 from tests.helpers.pages import contrast
 
 pytestmark = pytest.mark.rest
@@ -122,15 +119,6 @@ def test_a_page_that_plays_otherwise_than_it_was_trained_says_so(open_shared: Ca
 
     page = open_shared("tic_tac_toe", damaged)
     page.get_by_text("This page does not play as it was trained").wait_for()
-
-
-def test_chromium_plays_the_interpreted_rules_number_for_number(page: Any) -> None:
-    for name in ("connect_four", "cartpole", "snake", "sokoban"):
-        env = load_env(name)
-        wanted, actions, key = interpreted_game(env, 60)
-        source = f"'use strict'; {scripts(RUNTIME)}\n{PLAY}"
-        call = f"played({world_source(env)}, {json.dumps(key)}, {json.dumps(actions)})"
-        assert json.loads(page.evaluate(f"(() => {{ {source}\nreturn {call}; }})()")) == wanted, name
 
 
 def test_every_seat_and_agent_of_a_world_can_be_taken(open_shared: Callable[..., Any]) -> None:
