@@ -60,8 +60,8 @@ def test_each_game_of_the_list_is_played_by_those_who_sit_in_it() -> None:
     assert len({int(each.lengths[0]) for each in alone.values()}) > 1
 
 
-class Watched(RandomPlayer):
-    """Random moves, and a record of whose turn it was in the rows it was asked for."""
+class Watched(Player):
+    """Takes the first legal action, and records whose turn it was in the rows it was asked for."""
 
     name = "watched"
 
@@ -70,7 +70,7 @@ class Watched(RandomPlayer):
 
     def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         self.asked.append(seen.turn[rows].copy())
-        return super().choose(seen, rows, generator)
+        return seen.mask[rows].argmax(1)
 
 
 def test_returns_and_lengths_are_those_that_the_pool_itself_logs() -> None:
@@ -86,6 +86,7 @@ def test_players_are_asked_for_living_agents_alone_and_dead_ones_earn_nothing() 
     pool, player = pool_of(Mortals(), 5, backend="interpreted"), Watched()
     results = play_games(pool, [player], np.zeros((5, 3), np.int64), seed=1)
     assert all(turn.all() for turn in player.asked)
+    assert [len(turn) for turn in player.asked] == [15, 12, 9, 6]  # as their lives tell
     ended = pool.episodes()
     for env in range(5):
         mine = np.flatnonzero(ended.env_ids == env)
