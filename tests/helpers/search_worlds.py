@@ -217,7 +217,7 @@ class Searched:
     def play(self) -> np.ndarray:
         """Search, step the envs by what was chosen, and return the rewards."""
         self.out = self.pool.step(self.policy.distribution.env_action(self.run().action).numpy())
-        return np.asarray(self.out.reward)
+        return np.array(self.out.reward)
 
     def particles(self) -> np.ndarray:
         """The records of all particles after a search, [N, P]."""

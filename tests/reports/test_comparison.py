@@ -232,9 +232,9 @@ def test_runs_of_unequal_speed_are_averaged_at_equal_steps_and_worlds_have_panel
     assert series.x.tolist() == pytest.approx((series.y / 50).tolist())
     assert (series.x[-1], series.y[-1]) == (20.0, 1000.0)
     for world, top in (("maze", 1.0), ("snake", 900.0)):
-        write_run(tmp_path, world, rising(top, 2), env=world)
+        write_run(tmp_path / "worlds", world, rising(top, 2), env=world)
     found = [(panel.title, panel.axis, [each.number for each in panel.series])
-             for panel in panels_of(tmp_path, "return_100")]  # fmt: skip
+             for panel in panels_of(tmp_path / "worlds", "return_100")]  # fmt: skip
     assert found == [("maze", "steps", [0]), ("maze", "time", [0]), ("snake", "steps", [1]), ("snake", "time", [1])]
 
 
