@@ -85,9 +85,9 @@ def test_a_run_is_listed_since_it_came_and_seeds_and_tags_are_one_group(tmp_path
     assert second.tags == ("x", "y [z]")
     other = glance_at_config(make_run(tmp_path, "c", env="maze"))
     assert other.group != first.group
-    index = RunIndex(tmp_path)
+    index = RunIndex(tmp_path / "later")
     index.scan()
-    make_run(tmp_path, "new")
+    make_run(tmp_path / "later", "new")
     assert [(row["name"], row["state"]) for row in index.rows()] == [("new", "pending")]
     changed, gone = index.scan()
     assert ([row["name"] for row in changed], gone) == (["new"], [])
