@@ -74,13 +74,6 @@ def test_a_draw_is_philox_of_key_env_episode_and_draw() -> None:
         assert s._draw == draw + 1
 
 
-def test_no_two_neighbours_share_a_block() -> None:
-    blocks = {
-        draw_words(generator(*numbers)) for numbers in itertools.product(range(-4, 4), range(8), range(8), range(8))
-    }
-    assert len(blocks) == 8**4
-
-
 def test_randint_of_one_is_zero_and_of_a_power_of_two_the_top_bits_of_the_word() -> None:
     for draw in range(200):
         word = expected_words(7, 0, draw)[0]

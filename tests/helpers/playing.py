@@ -111,6 +111,13 @@ def assert_as_likely(counts: Any) -> None:
     assert np.abs(counts - mean).max() < 5 * np.sqrt(mean), counts
 
 
+def largest_gap(first: np.ndarray, second: np.ndarray) -> float:
+    """Kolmogorov and Smirnov's: how far the two samples' distribution functions lie apart."""
+    points = np.concatenate([first, second])
+    shares = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (first, second)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
 def assert_is_picture(env: Env, s: Any, *, other: Any) -> None:
     """`render` gives an RGB image that `ascii` and the image of another state differ from."""
     image = env.render(s)

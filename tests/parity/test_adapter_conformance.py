@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -25,21 +26,25 @@ NUM_ENVS, NUM_STEPS, SEED = 5, 40, 11
 class Counting(gymnasium.Env[np.ndarray, int]):
     """Counts its steps; episodes of drawn length end by themselves or are cut short.
 
-    It writes all observations into one array, as many envs do: whoever keeps one without a copy loses it.
+    It writes all observations into one array, as many envs do: whoever keeps one without a copy loses it. In SAME_STEP
+    Gymnasium itself keeps the last one while it resets the env, and needs the copies.
     """
 
     observation_space = Box(-1000, 1000, (4,), np.float32)
     action_space = Discrete(3)
 
-    def __init__(self) -> None:
-        self._obs = np.zeros(4, np.float32)
+    def __init__(self, *, is_copying: bool = False) -> None:
+        self._obs, self._is_copying = np.zeros(4, np.float32), is_copying
+
+    def _shown(self) -> np.ndarray:
+        return self._obs.copy() if self._is_copying else self._obs
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.length = int(self.np_random.integers(1, 6))
         self.is_cut = bool(self.np_random.integers(2))
         self._obs[:] = self.length, 0, -1, self.np_random.integers(100)
-        return self._obs, {"fresh": 1}
+        return self._shown(), {"fresh": 1}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._obs[1] += 1
@@ -47,7 +52,7 @@ class Counting(gymnasium.Env[np.ndarray, int]):
         count, ended = int(self._obs[1]), self._obs[1] == self.length
         reward = 10.0 * count + 0.25 * int(action) + float(self._obs[3])
         terminated, truncated = bool(ended and not self.is_cut), bool(ended and self.is_cut)
-        return self._obs, reward, terminated, truncated, {"count": count, "name": "x"}
+        return self._shown(), reward, terminated, truncated, {"count": count, "name": "x"}
 
 
 @dataclass
@@ -114,21 +119,9 @@ ADAPTERS: dict[str, Callable[[], ForeignPool]] = {
 }
 
 
-class Copying(Counting):
-    """Gives each observation away: in SAME_STEP Gymnasium keeps the last one while it resets the env."""
-
-    def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        obs, info = super().reset(**options)
-        return obs.copy(), info
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        obs, *rest = super().step(action)
-        return obs.copy(), *rest  # type: ignore[return-value]
-
-
 for kind in (SyncVectorEnv, AsyncVectorEnv, Kept):
     ADAPTERS[f"{kind.__name__}, same step"] = lambda kind=kind: vector_pool(
-        lambda n: kind([Copying] * n, autoreset_mode=AutoresetMode.SAME_STEP)
+        lambda n: kind([partial(Counting, is_copying=True)] * n, autoreset_mode=AutoresetMode.SAME_STEP)
     )
 
 

@@ -39,7 +39,7 @@ CASES = [
     ),
 ]
 NUM_STEPS, EPISODE_STEPS = 800, 100
-"""Steps that are compared in each case, and the most of one episode."""
+"""Steps compared in each case, and the most of one episode."""
 HAPPENS = {
     "empty": ("terminated",),
     "door_key": ("pick up", "drop", "toggle door", "terminated"),

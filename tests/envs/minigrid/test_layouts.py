@@ -13,29 +13,8 @@ import numpy as np
 import pytest
 
 from scramjet.envs import load_env
-from scramjet.envs.minigrid.cells import (
-    BALL,
-    BLUE,
-    BOX,
-    CLOSED,
-    DOOR,
-    EMPTY_CELL,
-    GOAL,
-    GOAL_CELL,
-    KEY,
-    LOCKED,
-    NOTHING,
-    OPEN,
-    RED,
-    WALL,
-    WALL_CELL,
-    YELLOW,
-    box_with_key,
-    cell,
-    is_passable,
-    is_portable,
-    kind_of,
-)
+from scramjet.envs.minigrid import cells
+from scramjet.envs.minigrid.cells import BLUE, BOX, CLOSED, KEY, LOCKED, OPEN, RED, box_with_key, cell, kind_of
 from scramjet.envs.minigrid.grid_world import DONE, DROP, FORWARD, PICK_UP, TOGGLE, toggled
 from scramjet.envs.minigrid.grid_world import TURN_LEFT as LEFT
 from scramjet.envs.minigrid.grid_world import TURN_RIGHT as RIGHT
@@ -54,7 +33,9 @@ WORLDS = [
     ("obstructed_maze", {"quarters": 4, "blocked_doors": True, "middle_start": True, "rooms_visited": 25}),
 ]
 NUM_LAYOUTS = 10
-BLUE_KEY, TARGET = cell(KEY, BLUE), cell(BALL, RED)
+EMPTY, WALL, GOAL = cells.EMPTY_CELL, cells.WALL_CELL, cells.GOAL_CELL
+BLUE_KEY, TARGET = cell(KEY, BLUE), cell(cells.BALL, RED)
+DOORS = {state: cell(cells.DOOR, BLUE, state) for state in (OPEN, CLOSED, LOCKED)}
 Cells = dict[tuple[int, int], int]
 
 
@@ -68,14 +49,14 @@ def around(x: int, y: int) -> Iterator[tuple[int, int]]:
     return iter(((x + 1, y), (x, y + 1), (x - 1, y), (x, y - 1)))
 
 
-def touched(cells: Cells, start: tuple[int, int]) -> set[tuple[int, int]]:
+def touched(grid: Cells, start: tuple[int, int]) -> set[tuple[int, int]]:
     """The cells that one can walk to, and those beside them."""
     found, queue = {start}, deque([start])
     while queue:
         for place in around(*queue.popleft()):
-            if place in cells and place not in found:
+            if place in grid and place not in found:
                 found.add(place)
-                if is_passable(cells[place]):
+                if cells.is_passable(grid[place]):
                     queue.append(place)
     return found
 
@@ -85,21 +66,21 @@ def is_solvable(state: Any) -> bool:
 
     Things that were taken are gone: there is always a cell to drop them on. Keys are kept.
     """
-    cells = {place: int(code) for place, code in np.ndenumerate(state["grid"])}
+    grid = {place: int(code) for place, code in np.ndenumerate(state["grid"])}
     start, target, keys = (int(state["x"]), int(state["y"])), int(state["target"]), set()
     while True:
         changed = False
-        for place in touched(cells, start):
-            code = cells[place]
-            if code == target or kind_of(code) == GOAL:
+        for place in touched(grid, start):
+            code = grid[place]
+            if code == target or kind_of(code) == cells.GOAL:
                 return True
-            opened = [toggled(code, key) for key in (*keys, 0) if not is_passable(code)]
+            opened = [toggled(code, key) for key in (*keys, 0) if not cells.is_passable(code)]
             new = next((other for other in opened if other != code), code)
-            if is_portable(code) and new == code:
+            if cells.is_portable(code) and new == code:
                 keys.add(code)
-                new = EMPTY_CELL
+                new = EMPTY
             changed |= new != code
-            cells[place] = new
+            grid[place] = new
         if not changed:
             return False
 
@@ -114,39 +95,39 @@ def test_a_layout_without_its_keys_cannot_be_solved() -> None:
     for name, parameters in (("door_key", {}), ("key_corridor", {"room_size": 4}), ("obstructed_maze", {})):
         for state in first_states(name, parameters):
             kinds = state["grid"] & 15
-            state["grid"][(kinds == KEY) | (kinds == BOX)] = EMPTY_CELL
+            state["grid"][(kinds == KEY) | (kinds == BOX)] = EMPTY
             assert not is_solvable(state), name
 
 
 @pytest.mark.rest  # compiles rules that no other test does
 def test_of_chains_that_do_not_fit_the_longest_is_taken() -> None:
     env = load_env("multi_room", min_rooms=14, max_rooms=14, max_room_size=5, size=15)
-    doors = [int((state["grid"] & 15 == DOOR).sum()) for state in compiled(env, NUM_LAYOUTS, seed=7)[0].states()]
+    doors = [int((state["grid"] & 15 == cells.DOOR).sum()) for state in compiled(env, NUM_LAYOUTS, seed=7)[0].states()]
     assert min(doors) >= 7  # of 1,000 chains; of a single one often none
 
 
 ACTIONS = [
     # an action; what lies ahead and is carried before and afterwards; whether the agent moves and whether it wins
-    (FORWARD, EMPTY_CELL, EMPTY_CELL, EMPTY_CELL, EMPTY_CELL, True, False),
-    (FORWARD, GOAL_CELL, EMPTY_CELL, GOAL_CELL, EMPTY_CELL, True, True),
-    (FORWARD, WALL_CELL, EMPTY_CELL, WALL_CELL, EMPTY_CELL, False, False),
-    (FORWARD, BLUE_KEY, EMPTY_CELL, BLUE_KEY, EMPTY_CELL, False, False),
-    (FORWARD, cell(DOOR, BLUE, OPEN), EMPTY_CELL, cell(DOOR, BLUE, OPEN), EMPTY_CELL, True, False),
-    (FORWARD, cell(DOOR, BLUE, CLOSED), EMPTY_CELL, cell(DOOR, BLUE, CLOSED), EMPTY_CELL, False, False),
-    (PICK_UP, BLUE_KEY, EMPTY_CELL, EMPTY_CELL, BLUE_KEY, False, False),
-    (PICK_UP, TARGET, EMPTY_CELL, EMPTY_CELL, TARGET, False, True),
+    (FORWARD, EMPTY, EMPTY, EMPTY, EMPTY, True, False),
+    (FORWARD, GOAL, EMPTY, GOAL, EMPTY, True, True),
+    (FORWARD, WALL, EMPTY, WALL, EMPTY, False, False),
+    (FORWARD, BLUE_KEY, EMPTY, BLUE_KEY, EMPTY, False, False),
+    (FORWARD, DOORS[OPEN], EMPTY, DOORS[OPEN], EMPTY, True, False),
+    (FORWARD, DOORS[CLOSED], EMPTY, DOORS[CLOSED], EMPTY, False, False),
+    (PICK_UP, BLUE_KEY, EMPTY, EMPTY, BLUE_KEY, False, False),
+    (PICK_UP, TARGET, EMPTY, EMPTY, TARGET, False, True),
     (PICK_UP, BLUE_KEY, TARGET, BLUE_KEY, TARGET, False, False),  # hands full
-    (PICK_UP, GOAL_CELL, EMPTY_CELL, GOAL_CELL, EMPTY_CELL, False, False),
-    (DROP, EMPTY_CELL, BLUE_KEY, BLUE_KEY, EMPTY_CELL, False, False),
-    (DROP, GOAL_CELL, BLUE_KEY, GOAL_CELL, BLUE_KEY, False, False),
-    (DROP, EMPTY_CELL, EMPTY_CELL, EMPTY_CELL, EMPTY_CELL, False, False),
-    (TOGGLE, cell(DOOR, BLUE, CLOSED), EMPTY_CELL, cell(DOOR, BLUE, OPEN), EMPTY_CELL, False, False),
-    (TOGGLE, cell(DOOR, BLUE, OPEN), EMPTY_CELL, cell(DOOR, BLUE, CLOSED), EMPTY_CELL, False, False),
-    (TOGGLE, cell(DOOR, BLUE, LOCKED), BLUE_KEY, cell(DOOR, BLUE, OPEN), BLUE_KEY, False, False),
-    (TOGGLE, cell(DOOR, RED, LOCKED), BLUE_KEY, cell(DOOR, RED, LOCKED), BLUE_KEY, False, False),
-    (TOGGLE, box_with_key(RED, BLUE), EMPTY_CELL, BLUE_KEY, EMPTY_CELL, False, False),
-    (TOGGLE, cell(BOX, RED), EMPTY_CELL, EMPTY_CELL, EMPTY_CELL, False, False),
-    (DONE, GOAL_CELL, EMPTY_CELL, GOAL_CELL, EMPTY_CELL, False, False),
+    (PICK_UP, GOAL, EMPTY, GOAL, EMPTY, False, False),
+    (DROP, EMPTY, BLUE_KEY, BLUE_KEY, EMPTY, False, False),
+    (DROP, GOAL, BLUE_KEY, GOAL, BLUE_KEY, False, False),
+    (DROP, EMPTY, EMPTY, EMPTY, EMPTY, False, False),
+    (TOGGLE, DOORS[CLOSED], EMPTY, DOORS[OPEN], EMPTY, False, False),
+    (TOGGLE, DOORS[OPEN], EMPTY, DOORS[CLOSED], EMPTY, False, False),
+    (TOGGLE, DOORS[LOCKED], BLUE_KEY, DOORS[OPEN], BLUE_KEY, False, False),
+    (TOGGLE, DOORS[LOCKED], cell(KEY, RED), DOORS[LOCKED], cell(KEY, RED), False, False),
+    (TOGGLE, box_with_key(RED, BLUE), EMPTY, BLUE_KEY, EMPTY, False, False),
+    (TOGGLE, cell(BOX, RED), EMPTY, EMPTY, EMPTY, False, False),
+    (DONE, GOAL, EMPTY, GOAL, EMPTY, False, False),
 ]
 
 
@@ -168,35 +149,28 @@ def test_each_action_does_what_the_rules_say() -> None:
 
 
 def test_the_agent_sees_the_square_before_it_but_not_behind_walls_and_closed_doors() -> None:
-    """Rows of the view from the farthest to its own, from left to right; 0 is not seen."""
-    open_cells, wall = [NOTHING] * 5, [WALL, WALL, DOOR, WALL, WALL]
-    for state, beyond, farthest in (
-        (CLOSED, [0] * 5, [0] * 5),
-        (OPEN, [0, WALL, NOTHING, NOTHING, NOTHING], open_cells),
-    ):
+    """Kinds of cells from the farthest row of the view to its own, from left to right; a space is not seen."""
+    for state, picture in ((CLOSED, "     |     |##D##|.....|..K.."), (OPEN, ".....| #...|##D##|.....|..K..")):
         env = load_env("door_key", view_size=5)
         s = begun(env, x=1, y=3, direction=0, carried=BLUE_KEY)
-        s.grid[1:7, 1:7] = EMPTY_CELL
-        s.grid[3, :] = WALL_CELL
-        s.grid[3, 3] = cell(DOOR, RED, state)
-        s.grid[4, 2] = WALL_CELL
+        s.grid[1:7, 1:7] = EMPTY
+        s.grid[3, :] = s.grid[4, 2] = WALL
+        s.grid[3, 3] = DOORS[state]
         view = observation(env, s)
-        own = [NOTHING, NOTHING, KEY, NOTHING, NOTHING]
-        assert view[..., 0].T.tolist() == [farthest, beyond, wall, open_cells, own], state
-        assert view[2, 2].tolist() == [DOOR, RED, state]
-        assert view[2, 4].tolist() == [KEY, BLUE, 0]
+        assert view[..., 0].T.tolist() == [[" .# DK".index(kind) for kind in row] for row in picture.split("|")]
+        assert view[2, [2, 4]].tolist() == [[cells.DOOR, BLUE, state], [KEY, BLUE, 0]]
         assert env.observation_space.contains(view)
     see_through = load_env("empty", view_size=3)
-    s = begun(see_through, x=6, y=1, direction=0)
-    beside, ahead = [WALL] * 3, [WALL, WALL, NOTHING]
-    assert observation(see_through, s)[..., 0].tolist() == [beside, ahead, ahead]
+    s = begun(see_through, x=6, y=1, direction=0)  # in a corner
+    wall, floor = cells.WALL, cells.NOTHING
+    assert observation(see_through, s)[..., 0].tolist() == [[wall] * 3, [wall, wall, floor], [wall, wall, floor]]
 
 
 def test_the_picture_and_the_text_show_the_agent_and_what_it_carries() -> None:
     env = load_env("door_key", size=5)
     s = begun(env, seed=1)
     before = env.render(s)
-    s.carried = cell(KEY, YELLOW)
+    s.carried = cell(KEY, cells.YELLOW)
     assert before.shape == (400, 400, 3)
     assert (env.render(s) != before).any()
     assert env.ascii(s).endswith("carries Ky")
