@@ -31,6 +31,7 @@ from scramjet.compile.jit import compiled
 from scramjet.compile.kernel_file import pack, unpack
 from scramjet.compile.numba_internals import kernel_cache
 from scramjet.runtime import private_folder
+from tests.helpers import ROOT
 from tests.helpers.processes import run_python
 
 SOMEBODY = 54321
@@ -148,18 +149,40 @@ def _counted():
 """
 
 
-def test_functions_of_one_name_are_told_apart_when_loaded(chosen: Path) -> None:
-    """In new processes Numba gives them the same names; their helpers count although they are defined below."""
-    use = "import numpy\ntwice_counted()\ncount(numpy.zeros(1).ctypes.data)"
-    for number in (3, 4):
-        run_python(f"NUMBER = {number}\n{HELPER_BELOW}\n{use}")
-    for number in (3, 4):
+def test_helpers_of_one_name_are_told_apart_when_compiled_and_when_loaded(chosen: Path) -> None:
+    """Although they are defined below their callers."""
+    for number in (3, 4, 3, 4):
         scope: dict = {"__name__": "a_module", "NUMBER": number}
         exec(HELPER_BELOW, scope)
         out = np.zeros(1, np.int64)
         scope["count"](out.ctypes.data)
         assert (scope["twice_counted"](), out[0]) == (2 * number, number)
-        assert misses(scope["twice_counted"]) == 0
+
+
+TWO_WORLDS = """
+import numpy as np
+from scramjet.adapters.make import make
+misses, pools = 0, [make("WORLD", 4, num_threads=2, length=length) for length in (2, 3)]
+for pool in pools:
+    pool.reset(0)
+for pool in pools:
+    for _ in range(6):
+        pool.step(np.ones(4, np.int64))
+    lengths, kernels = pool.episodes().lengths, (pool._kernels.reset, pool._kernels.step_threaded)
+    print(lengths.min(), lengths.max())
+    misses += sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
+print(misses)
+"""
+
+
+@pytest.mark.rest
+def test_two_worlds_of_one_shape_loaded_from_the_cache_do_not_mix() -> None:
+    """Numba names symbols by function, not by what it closes over: one could call the other's code."""
+    program = TWO_WORLDS.replace("WORLD", f"{ROOT}/examples/corridor.py")
+    for is_later in (False, True):  # with the usual cache, which may have them the first time
+        *lengths, compiled_anew = run_python(program, NUMBA_NUM_THREADS="2").split()
+        assert lengths == ["2", "2", "3", "3"]  # all start at 0 and walk to the end
+        assert compiled_anew == "0" or not is_later
 
 
 # --- nobody else's files are removed

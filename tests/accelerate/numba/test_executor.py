@@ -41,7 +41,7 @@ WORLDS = {
     "snake": {},  # discrete observations of a grid
     "maze": {"ignore": ("step_count", "walls")},  # some of several entries
 }
-CORE = {("cartpole", "lstm"), ("connect_four", None), ("pendulum", None)}
+CORE = {("cartpole", "lstm"), ("connect_four", None)}
 PAIRS = [(name, memory) for name in WORLDS for memory in (None, "lstm", "gru", "mingru")]
 
 
