@@ -234,11 +234,11 @@ def test_a_row_changes_nothing_of_another_nor_an_episode_of_the_next():
 def test_a_shorter_horizon_begins_from_stored_states_and_cuts_the_gradient_there():
     env = choosing_world(obs="box", action="discrete", players="one")
     policy = make_policy(env)
-    _, rollout = play(policy, env, num_envs=2, num_steps=8, horizon=4, rollouts=2)
+    _, rollout = play(policy, env, num_envs=2, num_steps=6, horizon=3, rollouts=2)
     assert rollout.states.shape == (2, 2, policy.state_size)
     samples = prepared(rollout, policy)[1].samples
-    assert samples.begins.shape == (4, 4)
-    assert samples.place.view(4, 4)[:, 2].tolist() == [8, 10, 12, 14]  # env 0 from step 4 on
+    assert samples.begins.shape == (3, 4)
+    assert samples.place.view(3, 4)[:, 2].tolist() == [6, 8, 10]  # env 0 from step 3 on, in the middle of an episode
     assert torch.equal(samples.state, rollout.states.flatten(0, 1))
     assert not samples.state.requires_grad
     assert_given_again(policy, samples)
