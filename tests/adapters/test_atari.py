@@ -1,7 +1,5 @@
 """Atari: what is seen, what is learned from and what is reported."""
 
-from __future__ import annotations
-
 import select
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 from scramjet.adapters.atari import AtariConfig, AtariPool, PollableAtariPool, rom_name
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
+from tests.helpers.pool_transitions import assert_equal
 
 pytestmark = pytest.mark.rest
 pytest.importorskip("ale_py", reason="pip install 'scramjet[atari]'")
@@ -23,7 +22,7 @@ def bare(game: str, num_envs: int, **options: Any) -> Any:
     return AtariVectorEnv(game, num_envs, autoreset_mode="SameStep", reward_clipping=False, **options)
 
 
-def test_a_training_pool_ends_lives_and_clips_rewards_and_reports_whole_games() -> None:
+def test_a_training_pool_ends_lives_and_clips_rewards_and_reports_whole_games():
     num_envs = 3
     pool, plain = AtariPool("Breakout", num_envs, num_threads=1), bare("breakout", num_envs, num_threads=1)
     out = pool.reset(5)
@@ -57,7 +56,7 @@ def test_a_training_pool_ends_lives_and_clips_rewards_and_reports_whole_games() 
     assert max(score for _, score, _ in games) > 0
 
 
-def test_halves_that_step_beside_each_other_give_what_all_give_together() -> None:
+def test_halves_that_step_beside_each_other_give_what_all_give_together():
     num_envs, middle = 3, 1
     settings = {"max_num_frames_per_episode": 160, "num_threads": 1}  # forty steps: some are cut short
     whole, apart = (AtariPool("Breakout", num_envs, **settings) for _ in range(2))
@@ -73,10 +72,7 @@ def test_halves_that_step_beside_each_other_give_what_all_give_together() -> Non
             apart.recv(part, out)
             if t + 1 < len(actions):
                 apart.send(actions[t + 1], part)
-        for name in ("obs", "reward", "terminated", "truncated"):
-            np.testing.assert_array_equal(getattr(out, name), getattr(expected, name))
-        ended = out.terminated | out.truncated
-        np.testing.assert_array_equal(out.final_obs[ended], expected.final_obs[ended])
+        assert_equal(out, expected)
     assert apart.steps_taken == len(actions)
     ours, theirs = apart.episodes(), whole.episodes()
     assert len(ours) >= 3
@@ -84,7 +80,7 @@ def test_halves_that_step_beside_each_other_give_what_all_give_together() -> Non
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
-def test_halves_are_refused_out_of_turn_and_a_reset_waits_for_them() -> None:
+def test_halves_are_refused_out_of_turn_and_a_reset_waits_for_them():
     pool, actions = AtariPool("Pong", 3, num_threads=1), np.zeros(3, np.int64)
     out, first = pool.allocate(), slice(0, 1)
     begun = pool.reset(0).obs.copy()
@@ -105,7 +101,7 @@ def test_halves_are_refused_out_of_turn_and_a_reset_waits_for_them() -> None:
     assert pool.steps_taken == 1
 
 
-def test_without_training_lives_end_nothing_and_rewards_are_the_games_own() -> None:
+def test_without_training_lives_end_nothing_and_rewards_are_the_games_own():
     # Bricks of the lower rows give 1; in Space Invaders every hit gives more.
     pool, plain = AtariPool("SpaceInvaders", 2, training=False, num_threads=1), bare("space_invaders", 2, num_threads=1)
     pool.reset(0)
@@ -120,7 +116,7 @@ def test_without_training_lives_end_nothing_and_rewards_are_the_games_own() -> N
     assert most > 1
 
 
-def test_the_time_limit_truncates_and_shows_the_last_picture() -> None:
+def test_the_time_limit_truncates_and_shows_the_last_picture_and_a_restored_pool_has_fresh_episodes():
     pool = AtariPool("Pong", 2, max_num_frames_per_episode=40, num_threads=1)
     before = pool.reset(0).obs.copy()
     for _ in range(10):
@@ -133,46 +129,29 @@ def test_the_time_limit_truncates_and_shows_the_last_picture() -> None:
     assert (out.obs[:, :3] == 0).all()
     assert (out.obs[:, 3] != 0).any()
     assert pool.episodes().lengths.tolist() == [10, 10]
-
-
-def test_a_restored_pool_keeps_its_count_and_says_that_its_episodes_are_fresh() -> None:
-    pool = AtariPool("Pong", 2, num_threads=1)
-    pool.reset(0)
-    for _ in range(5):
-        pool.step(np.zeros(2, np.int64))
-    saved = pool.snapshot()
     other = AtariPool("Pong", 2, num_threads=1)
-    out = other.restore(saved)
-    assert other.steps_taken == 5
+    out = other.restore(pool.snapshot())
     assert out.obs.any()
     assert other.resume_note == "ale:Pong cannot save its state: resumed with fresh episodes"
-    assert pool.resume_note is None
+    assert (other.steps_taken, pool.resume_note) == (10, None)
     assert not other.unfinished()[1].any()
     other.step(np.zeros(2, np.int64))
 
 
-@pytest.mark.parametrize("game", ["MsPacman", "ms_pacman", "mspacman", "ALE/MsPacman-v5"])
-def test_games_are_known_by_their_usual_names(game: str) -> None:
-    assert rom_name(game) == "ms_pacman"
-
-
-def test_an_unknown_game_or_parameter_suggests_the_nearest() -> None:
+def test_games_are_known_by_their_usual_names_and_what_cannot_be_is_refused_with_the_nearest():
+    for game in ("MsPacman", "ms_pacman", "mspacman", "ALE/MsPacman-v5"):
+        assert rom_name(game) == "ms_pacman"
     with pytest.raises(WorldError, match=r"no Atari game 'Brakeout'. Did you mean 'Breakout'"):
         AtariPool("Brakeout", 1)
     with pytest.raises(ConfigError, match=r"ale:Pong has no parameter 'frame_skip'. Did you mean 'frameskip'\?"):
         AtariPool("Pong", 1, frame_skip=4)
+    wrong = {"frameskip": 0, "noop_max": -1, "repeat_action_probability": 1.5, "maxpool": 1, "stack_num": 2.0}
+    for parameter, value in wrong.items():
+        with pytest.raises(ConfigError, match=parameter):
+            AtariConfig(**{parameter: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value"),
-    [("frameskip", 0), ("noop_max", -1), ("repeat_action_probability", 1.5), ("maxpool", 1), ("stack_num", 2.0)],
-)
-def test_a_value_that_cannot_be_is_refused_by_name(parameter: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=parameter):
-        AtariConfig(**{parameter: value})  # type: ignore[arg-type]
-
-
-def test_a_pollable_pool_steps_as_another_does_and_says_when_it_has() -> None:
+def test_a_pollable_pool_steps_as_another_does_and_says_when_it_has():
     polled, pool = PollableAtariPool("Breakout", 3, num_threads=1), AtariPool("Breakout", 3, num_threads=1)
     mine, its = polled.reset(5), pool.reset(5)
     np.testing.assert_array_equal(mine.obs, its.obs)
@@ -183,8 +162,7 @@ def test_a_pollable_pool_steps_as_another_does_and_says_when_it_has() -> None:
         assert select.select([readable], [], [], 10.0)[0] == [readable]
         polled.recv(out=mine)
         pool.step(actions, out=its)
-        for name in ("obs", "reward", "terminated", "truncated"):
-            np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
+        assert_equal(mine, its)
     polled.send(actions)
     polled.reset(5)  # also while they step
     assert polled.waiting == []

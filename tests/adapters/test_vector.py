@@ -1,7 +1,5 @@
 """Vector envs of others: their spaces, infos, what they leave out, and what cannot be taken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium
@@ -10,7 +8,6 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import RecordEpisodeStatistics
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordVectorStatistics
 
@@ -23,8 +20,6 @@ from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer
-
-MODES = list(AutoresetMode)
 
 
 class Mixed(gymnasium.Env[Any, Any]):
@@ -47,23 +42,23 @@ class Mixed(gymnasium.Env[Any, Any]):
         return self._seen(), float(action.sum()), self.count == 3, self.count == 3, {"won": self.count == 3}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_spaces_of_several_parts_arrive_from_zero_in_rows(mode: AutoresetMode) -> None:
-    pool = VectorPool("Mixed", lambda n: SyncVectorEnv([Mixed] * n, autoreset_mode=mode), 2)
-    out = pool.reset(0)
-    assert out.obs["place"].tolist() == [[0], [0]]
-    for count in (1, 2, 3):
-        out = pool.step(np.array([[0, 0], [1, 2]]))
-        assert out.reward.tolist() == [6, 9]
-        shown = out.final_obs if count == 3 else out.obs
-        assert shown["place"].tolist() == [[count], [count]]
-        assert shown["pair"]["item0"].tolist() == [[count] * 2] * 2
-        assert out.obs["place"].tolist() == [[count % 3]] * 2
-    assert out.terminated.all()
-    assert not out.truncated.any(), "both were set: termination wins"
-    episodes = pool.episodes()
-    assert episodes.returns.tolist() == [18, 27]
-    assert episodes.stats["won"].tolist() == [1, 1]
+def test_spaces_of_several_parts_arrive_from_zero_in_rows():
+    for mode in AutoresetMode:
+        pool = VectorPool("Mixed", lambda n, mode=mode: SyncVectorEnv([Mixed] * n, autoreset_mode=mode), 2)
+        out = pool.reset(0)
+        assert out.obs["place"].tolist() == [[0], [0]], mode
+        for count in (1, 2, 3):
+            out = pool.step(np.array([[0, 0], [1, 2]]))
+            assert out.reward.tolist() == [6, 9], mode
+            shown = out.final_obs if count == 3 else out.obs
+            assert shown["place"].tolist() == [[count], [count]], mode
+            assert shown["pair"]["item0"].tolist() == [[count] * 2] * 2, mode
+            assert out.obs["place"].tolist() == [[count % 3]] * 2, mode
+        assert out.terminated.all(), mode
+        assert not out.truncated.any(), "both were set: termination wins"
+        episodes = pool.episodes()
+        assert episodes.returns.tolist() == [18, 27], mode
+        assert episodes.stats["won"].tolist() == [1, 1], mode
 
 
 class Scaled(gymnasium.RewardWrapper):
@@ -71,22 +66,24 @@ class Scaled(gymnasium.RewardWrapper):
         return float(reward) / 100
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("inside", [True, False])
-def test_recorded_episode_statistics_are_the_score(mode: AutoresetMode, inside: bool) -> None:
-    def make(n: int) -> VectorEnv:
-        if inside:
-            return SyncVectorEnv([lambda: Scaled(RecordEpisodeStatistics(Mixed()))] * n, autoreset_mode=mode)
-        return RecordVectorStatistics(SyncVectorEnv([Mixed] * n, autoreset_mode=mode))
+def test_recorded_episode_statistics_are_the_score():
+    for mode in AutoresetMode:
 
-    pool = VectorPool("Mixed", make, 2)
-    pool.reset(0)
-    for _ in range(3):
-        out = pool.step(np.array([[0, 0], [1, 2]]))
-    assert out.reward[0] == pytest.approx(0.06 if inside else 6)
-    episodes = pool.episodes()
-    assert episodes.returns.tolist() == [18, 27]
-    assert episodes.lengths.tolist() == [3, 3]
+        def inside(n: int, mode: AutoresetMode = mode) -> VectorEnv:
+            return SyncVectorEnv([lambda: Scaled(RecordEpisodeStatistics(Mixed()))] * n, autoreset_mode=mode)
+
+        def outside(n: int, mode: AutoresetMode = mode) -> VectorEnv:
+            return RecordVectorStatistics(SyncVectorEnv([Mixed] * n, autoreset_mode=mode))
+
+        for make, reward in ((inside, 0.06), (outside, 6)):
+            pool = VectorPool("Mixed", make, 2)
+            pool.reset(0)
+            for _ in range(3):
+                out = pool.step(np.array([[0, 0], [1, 2]]))
+            assert out.reward[0] == pytest.approx(reward), mode
+            episodes = pool.episodes()
+            assert episodes.returns.tolist() == [18, 27], mode
+            assert episodes.lengths.tolist() == [3, 3], mode
 
 
 class Terse(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -109,7 +106,7 @@ class Terse(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self.count.copy(), np.ones(self.num_envs), np.zeros_like(ended), ended, {}
 
 
-def test_where_no_last_observation_is_given_the_one_before_stands_in() -> None:
+def test_where_no_last_observation_is_given_the_one_before_stands_in():
     pool = VectorPool("Terse", Terse, 2)
     pool.reset(0)
     for _ in range(3):
@@ -123,8 +120,8 @@ class Strict(SyncVectorEnv):
     """Not Gymnasium's own class: its style stays, and dead steps are marked."""
 
 
-@pytest.mark.parametrize("memory", [None, "gru"])
-def test_a_marked_dead_step_is_no_sample_and_no_advantage_reaches_over_it(memory: str | None) -> None:
+@pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.rest)])
+def test_a_marked_dead_step_is_no_sample_and_no_advantage_reaches_over_it(memory):
     """A plain loop over what is left estimates the same advantages (GAE, eq. 16) from the same values."""
     pool = VectorPool("CartPole", lambda n: Strict([lambda: gymnasium.make("CartPole-v1")] * n), 4)
     assert (pool.played_by, pool.num_rows) == (PlayedBy.AGENTS, 4)
@@ -155,30 +152,30 @@ def test_a_marked_dead_step_is_no_sample_and_no_advantage_reaches_over_it(memory
             delta = float(rollout.reward[t, row]) + 0.9 * after - float(rollout.value[t, row])
             following = delta + (0.0 if is_over else 0.72 * following)
             assert float(advantage[t, row]) == pytest.approx(following, abs=1e-4)
+    pool.reset(0)
+    for _ in range(40):
+        pool.step(np.zeros(4, np.int64))
+    episodes = pool.episodes()
+    assert episodes.lengths.tolist() == episodes.returns.tolist() != [], "CartPole pays 1 a step"
 
 
-@pytest.mark.parametrize("made", [gymnasium.Env, None])
-def test_what_is_no_vector_env_is_refused(made: Any) -> None:
-    with pytest.raises(WorldError, match=r"which is no gymnasium.vector.VectorEnv"):
-        VectorPool("Odd", lambda n: made, 2)
+def test_what_is_no_vector_env_of_so_many_envs_with_a_style_is_refused():
+    class Silent(Terse):
+        metadata = {}
 
-
-def test_another_number_of_envs_is_refused() -> None:
-    with pytest.raises(WorldError, match="asked for 2 envs, the factory made 3"):
-        VectorPool("Terse", lambda n: Terse(3), 2)
+    for make, message in (
+        (lambda n: gymnasium.Env, "which is no gymnasium.vector.VectorEnv"),
+        (lambda n: None, "which is no gymnasium.vector.VectorEnv"),
+        (lambda n: Terse(3), "asked for 2 envs, the factory made 3"),
+        (Silent, r"metadata\['autoreset_mode'\] is None.*SAME_STEP"),
+    ):
+        with pytest.raises(WorldError, match=message):
+            VectorPool("Odd", make, 2)
     with pytest.raises(ConfigError, match="num_envs=0"):
         VectorPool("Terse", Terse, 0)
 
 
-def test_a_vector_env_without_a_style_is_refused_with_the_choices() -> None:
-    class Silent(Terse):
-        metadata = {}
-
-    with pytest.raises(WorldError, match=r"metadata\['autoreset_mode'\] is None.*SAME_STEP"):
-        VectorPool("Silent", Silent, 2)
-
-
-def test_rewards_that_are_no_numbers_and_observations_of_another_shape_are_refused() -> None:
+def test_rewards_that_are_no_numbers_and_observations_of_another_shape_are_refused():
     class Wordy(Terse):
         def step(self, actions: np.ndarray) -> Any:
             obs, _, *rest = super().step(actions)
@@ -195,7 +192,3 @@ def test_rewards_that_are_no_numbers_and_observations_of_another_shape_are_refus
 
     with pytest.raises(WorldError, match=r"Wide observed \[2, 3\]"):
         VectorPool("Wide", Wide, 2).reset(0)
-
-
-def test_the_batch_space_of_the_sample_envs_is_gymnasiums() -> None:
-    assert batch_space(Terse(2).single_observation_space, 2) == Terse(2).observation_space

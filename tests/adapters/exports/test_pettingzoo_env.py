@@ -1,7 +1,5 @@
 """Native worlds as PettingZoo environments, checked by PettingZoo's own tests."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 from typing import Any
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs.registry import load_env
 from scramjet.errors import WorldError
 from tests.helpers import HELPERS
 
@@ -42,71 +39,37 @@ def no_other_warning() -> Any:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same games without a compiler, for worlds that no other test compiles."""
+    """Without a compiler: that compiled rules give the same is proved in tests/parity/test_back_ends.py."""
     monkeypatch.setattr(pettingzoo_env, "NativePool", partial(NativePool, backend="interpreted"))
 
 
-@pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("snakes", [1, 3])
-def test_worlds_with_agents_pass_pettingzoos_tests_of_parallel_envs(snakes: int) -> None:
-    parallel_api_test(parallel_env("snake", snakes=snakes), 200)
-    parallel_seed_test(lambda: parallel_env("snake", snakes=snakes), 50)
-    api_test(parallel_to_aec(parallel_env("snake", snakes=snakes)), 50)
+def test_worlds_pass_pettingzoos_tests_of_parallel_and_turn_based_envs():
+    for snakes in (1, 3):
+        parallel_api_test(parallel_env("snake", snakes=snakes), 200)
+        parallel_seed_test(lambda snakes=snakes: parallel_env("snake", snakes=snakes), 50)
+        api_test(parallel_to_aec(parallel_env("snake", snakes=snakes)), 50)
+    for parameters in ({}, {"random_opponent": True}):
+        api_test(env("connect_four", **parameters), 100)
+        seed_test(lambda parameters=parameters: env("connect_four", **parameters), 50)
 
 
-@pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("parameters", [{}, {"random_opponent": True}])
-def test_worlds_with_seats_pass_pettingzoos_tests_of_turn_based_envs(parameters: dict[str, Any]) -> None:
-    api_test(env("connect_four", **parameters), 100)
-    seed_test(lambda: env("connect_four", **parameters), 50)
-
-
-@pytest.mark.usefixtures("interpreted")
-def test_both_draw_themselves_as_pettingzoos_test_wants_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_draw_themselves_as_pettingzoos_test_wants_it(capsys):
     render_test(lambda render_mode: env("connect_four", render_mode=render_mode))
     assert "X to move" in capsys.readouterr().out  # for people, at every step
     render_test(lambda render_mode: parallel_to_aec(parallel_env("snake", snakes=2, render_mode=render_mode)))
 
 
-@pytest.mark.usefixtures("interpreted")
-def test_agents_play_the_episode_of_env_0_of_a_pool_with_that_seed_and_leave_when_they_die() -> None:
-    game, pool = parallel_env("snake", snakes=3), NativePool(load_env("snake", snakes=3), 2, backend="interpreted")
-    out = pool.reset(7)
-    obs, infos = game.reset(seed=7)
-    assert list(obs) == list(infos) == game.agents == ["agent_0", "agent_1", "agent_2"]
-    random, died = np.random.default_rng(1), []
-    while game.agents:
-        acting = game.agents
-        actions = random.integers(4, size=6)
-        out = pool.step(actions.copy())
-        obs, rewards, terminations, truncations, _ = game.step({a: actions[int(a[-1])] for a in acting})
-        assert list(obs) == list(rewards) == list(terminations) == list(truncations) == acting
-        for agent in acting:
-            row = int(agent[-1])
-            assert (rewards[agent], terminations[agent]) == (out.reward[row], out.terminated[row])
-            if game.agents:
-                np.testing.assert_array_equal(obs[agent], out.obs[row])
-            if terminations[agent]:
-                died.append(agent)
-                np.testing.assert_array_equal(obs[agent], out.final_obs[row])
-        assert game.agents == [agent for agent in acting if not terminations[agent]]
-    assert sorted(died) == game.possible_agents
-
-
-def test_agents_are_told_their_masks() -> None:
+def test_agents_are_told_their_masks():
     game = parallel_env(MORTALS)
     _, infos = game.reset(seed=4)
-    assert {agent: info["action_mask"].tolist() for agent, info in infos.items()} == {
-        "agent_0": [0, 1, 1, 1],
-        "agent_1": [1, 0, 1, 1],
-        "agent_2": [1, 1, 0, 1],
-    }
+    assert [*infos] == ["agent_0", "agent_1", "agent_2"]
+    assert [info["action_mask"].tolist() for info in infos.values()] == [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1]]
     assert infos["agent_0"]["action_mask"].dtype == np.int8
 
 
-def test_a_time_limit_truncates_all_who_are_alive() -> None:
+def test_a_time_limit_truncates_all_who_are_alive():
     game = env(TRIO, shortest=7)  # the clock stops it at 6
     game.reset(seed=5)
     plies = 0
@@ -119,7 +82,7 @@ def test_a_time_limit_truncates_all_who_are_alive() -> None:
     assert not any(game.terminations.values())
 
 
-def test_a_win_is_paid_to_both_seats_and_everyone_leaves_with_none() -> None:
+def test_a_win_is_paid_to_both_seats_and_everyone_leaves_with_none():
     game = env("connect_four", render_mode="ansi")
     game.reset(seed=0)
     for column in (0, 1, 0, 1, 0, 1, 0):
@@ -140,8 +103,7 @@ def test_a_win_is_paid_to_both_seats_and_everyone_leaves_with_none() -> None:
     assert game.agents == []
 
 
-@pytest.mark.usefixtures("interpreted")
-def test_unseeded_resets_go_on_from_the_last_seed_with_new_episodes() -> None:
+def test_unseeded_resets_go_on_from_the_last_seed_with_new_episodes():
     game = parallel_env("snake", snakes=2)
     first = [game.reset(seed=4)[0]["agent_0"], game.reset()[0]["agent_0"], game.reset()[0]["agent_0"]]
     again = [game.reset(seed=4)[0]["agent_0"], game.reset()[0]["agent_0"], game.reset()[0]["agent_0"]]
@@ -149,13 +111,10 @@ def test_unseeded_resets_go_on_from_the_last_seed_with_new_episodes() -> None:
     assert len({obs.tobytes() for obs in first}) == 3
 
 
-@pytest.mark.parametrize("build", [env, parallel_env])
-def test_a_world_for_one_points_to_gymnasium(build: Any) -> None:
-    with pytest.raises(WorldError, match=r'played by one.*gymnasium.make\("scramjet.gym:scramjet/CartPole-v1"\)'):
-        build("cartpole")
-
-
-def test_the_other_kind_is_pointed_to() -> None:
+def test_worlds_for_one_and_of_the_other_kind_are_pointed_to_their_place():
+    for build in (env, parallel_env):
+        with pytest.raises(WorldError, match=r'played by one.*gymnasium.make\("scramjet.gym:scramjet/CartPole-v1"\)'):
+            build("cartpole")
     with pytest.raises(WorldError, match=r"takes turns: use .*\.env\('connect_four'\)"):
         parallel_env("connect_four")
     with pytest.raises(WorldError, match=r"acts at once: use .*\.parallel_env\('snake'\)"):
@@ -164,8 +123,7 @@ def test_the_other_kind_is_pointed_to() -> None:
         env("connect_four", render_mode="gif")
 
 
-@pytest.mark.usefixtures("interpreted")
-def test_a_move_before_the_start_and_one_outside_the_space_are_refused() -> None:
+def test_a_move_before_the_start_and_one_outside_the_space_are_refused():
     game, board = parallel_env("snake", snakes=2), env("connect_four")
     for use in (lambda: game.step({}), lambda: board.step(0), lambda: board.render()):
         with pytest.raises(gymnasium.error.ResetNeeded):

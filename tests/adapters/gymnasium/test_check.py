@@ -1,6 +1,7 @@
-"""`scramjet check` and `scramjet bench` of Gymnasium envs."""
+"""`scramjet check` and `scramjet bench` of Gymnasium envs, and how they are drawn."""
 
 import json
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 from scramjet import cli
 from scramjet.adapters import pool_choices as pool_choices_module
 from scramjet.adapters.factories import register_factory
+from scramjet.adapters.gymnasium import fastest_pool
 from scramjet.adapters.gymnasium.check import check_gym_world
+from scramjet.adapters.gymnasium.rendering import RenderedPool, in_blocks
 from scramjet.adapters.pool_choices import pool_choices
 from scramjet.adapters.registry import ForeignWorld
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, WorldError
 
 
 class Coin(gymnasium.Env):
@@ -37,46 +40,36 @@ class Coin(gymnasium.Env):
         return 0.0
 
 
-class Forgetful(Coin):
-    """Draws late rewards from a generator that no seed reaches, past what Gymnasium's checker plays."""
-
-    random = np.random.default_rng()
-
-    def reward(self):
-        return float(self.random.random()) if self.steps == 4 else 0.0
+def coin(**changed):
+    """A coin, but for these methods."""
+    return type("Coin", (Coin,), changed)
 
 
-class Outside(Coin):
-    """Observes more than its space says, now and then."""
-
-    def observed(self):
-        return np.array([1.5 if self.steps == 4 else 0.0], np.float32)
-
-
-class Infinite(Coin):
-    """Pays without end."""
-
-    def reward(self):
-        return float("inf") if self.steps == 3 else 0.0
+UNSEEDED = np.random.default_rng()
+FORGETFUL = coin(reward=lambda self: UNSEEDED.random() if self.steps == 4 else 0.0)  # past what the checker plays
+OUTSIDE = coin(observed=lambda self: np.array([1.5 if self.steps == 4 else 0.0], np.float32))
+INFINITE = coin(reward=lambda self: float("inf") if self.steps == 3 else 0.0)
+OLD_STYLE = coin(reset=lambda self, *, seed=None, options=None: Coin.reset(self, seed=seed)[0])  # as before Gym 0.26
 
 
-class OldStyle(Coin):
-    """Resets as Gym did before 0.26."""
+class Boundless(Coin):
+    """Its space has no ends, and it keeps an object that is no plain data."""
 
-    def reset(self, *, seed=None, options=None):
-        return super().reset(seed=seed)[0]
-
-
-class Secretive(Coin):
-    """Keeps an object that is no plain data."""
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
 
     def __init__(self):
         self.secret = [object()]
 
 
-def findings(env, **options):
-    world = ForeignWorld(register_factory(env))
-    return list(check_gym_world(world, steps=60, **options))
+@pytest.fixture(autouse=True)
+def any_step_is_quick(monkeypatch):
+    """Whatever a step of an env takes here, `auto` steps it in this process."""
+    monkeypatch.setattr(fastest_pool, "QUICK_SECONDS", float("inf"))
+    monkeypatch.setattr(fastest_pool, "SHARE_SECONDS", float("inf"))
+
+
+def findings(env):
+    return list(check_gym_world(ForeignWorld(register_factory(env)), steps=60))
 
 
 def test_an_env_without_mistakes_is_told_its_seeds_saving_speed_and_pool(capsys):
@@ -92,26 +85,20 @@ def test_an_env_without_mistakes_is_told_its_seeds_saving_speed_and_pool(capsys)
     assert "steps/s in one process; 8 envs train best in this process alone" in texts[5]
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
-    [
-        (OldStyle, "Gymnasium's checker: AssertionError"),
-        (Outside, "outside its observation_space"),
-        (Infinite, "gave a reward of inf at step 3; rewards must be finite"),
-        (Forgetful, "played twice with one seed and the same actions differs at step"),
-    ],
-)
-def test_what_is_wrong_with_an_env_is_named_and_ends_the_check(env, words):
-    *fine, last = findings(env)
-    assert all(finding.is_fine for finding in fine)
-    assert not last.is_fine
-    assert words in last.text
+def test_what_is_wrong_with_an_env_is_named_and_ends_the_check():
+    for env, words in (
+        (OLD_STYLE, "Gymnasium's checker: AssertionError"),
+        (OUTSIDE, "outside its observation_space"),
+        (INFINITE, "gave a reward of inf at step 3; rewards must be finite"),
+        (FORGETFUL, "played twice with one seed and the same actions differs at step"),
+    ):
+        *fine, last = findings(env)
+        assert all(finding.is_fine for finding in fine), words
+        assert not last.is_fine, words
+        assert words in last.text
 
 
 def test_warnings_of_the_checker_come_in_one_list_and_a_state_that_cannot_be_saved_is_no_mistake():
-    class Boundless(Secretive):
-        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-
     found = findings(Boundless)
     assert all(finding.is_fine for finding in found)
     (listed,) = (finding.text for finding in found if "and warns:" in finding.text)
@@ -134,3 +121,72 @@ def test_bench_compares_the_pools_that_can_step_an_env(capsys, monkeypatch):
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["pool"] for row in rows] == ["serial", "1 worker", "auto: serial"]
     assert all(row["env_steps_per_second_best"] >= row["env_steps_per_second"] > 0 for row in rows)
+
+
+class Counter(gymnasium.Env[Any, Any]):
+    """Ends with the third step; draws its count."""
+
+    metadata = {"render_modes": ["human", "ansi"]}
+    observation_space = gymnasium.spaces.Box(0, 3, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode, self.count = render_mode, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.count = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        return np.full(1, self.count, np.float32), 1.0, self.count == 3, False, {}
+
+    def render(self) -> Any:
+        assert self.render_mode == "ansi"
+        return f"count {self.count}"
+
+
+def make_counter(render_mode: str | None = None) -> Counter:
+    return Counter(render_mode)
+
+
+def make_blind_counter() -> Counter:
+    return Counter()
+
+
+def test_the_last_state_of_an_episode_is_drawn_before_the_first_of_the_next():
+    pool = RenderedPool(ForeignWorld(register_factory(make_counter)), as_text=True)
+    pool.reset(0)
+    assert pool.drawings[0][-1] == "count 0"
+    drawn = []
+    for _ in range(4):
+        pool.drawings[0].clear()
+        pool.step(np.zeros(1, np.int64))
+        drawn.append(list(pool.drawings[0]))
+    assert drawn == [["count 1"], ["count 2"], ["count 3", "count 0"], ["count 1"]]
+
+
+def test_an_env_that_cannot_be_drawn_is_refused_with_what_to_do():
+    with pytest.raises(WorldError, match="argument render_mode=None"):
+        RenderedPool(ForeignWorld(register_factory(make_blind_counter)), as_text=True)
+    with pytest.raises(ConfigError, match=r"vec:CartPole-v1 cannot be drawn as text.*leave out --render"):
+        RenderedPool(ForeignWorld("vec:CartPole-v1"), as_text=True)
+
+
+@pytest.mark.rest
+def test_gymnasiums_own_envs_give_text_where_they_have_it_and_pictures_else():
+    pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
+    for world, shown in (("gym:FrozenLake-v1", "FHFH"), ("gym:CartPole-v1", "▀")):
+        pool = RenderedPool(ForeignWorld(world), as_text=True)
+        pool.reset(0)
+        assert shown in pool.drawings[0][-1], world
+
+
+def test_a_picture_in_blocks_has_the_mean_colours_of_its_parts(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "2")
+    monkeypatch.setenv("LINES", "4")
+    picture = np.zeros((4, 4, 3), np.uint8)
+    picture[:2, :2] = 200
+    picture[2:, 2:, 0] = [[100, 100], [100, 200]]
+    upper, lower, black = "200;200;200", "125;0;0", "0;0;0"
+    assert in_blocks(picture) == f"\x1b[38;2;{upper};48;2;{black}m▀\x1b[38;2;{black};48;2;{lower}m▀\x1b[0m"

@@ -1,7 +1,5 @@
 """PettingZoo's envs in pools: against native worlds, against scripts, and against the bare games themselves."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +21,7 @@ from scramjet.engine.trees import leaves
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers.player_worlds import Mortals
+from tests.helpers.pool_transitions import assert_equal, copy
 
 pytestmark = pytest.mark.rest
 pettingzoo = pytest.importorskip("pettingzoo", reason="needs PettingZoo: pip install 'scramjet[pettingzoo]'")
@@ -54,10 +53,7 @@ def assert_episodes_equal(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-# --- agents ---------------------------------------------------------------------------------------------------
-
-
-def test_agents_through_pettingzoo_play_as_they_do_natively() -> None:
+def test_agents_through_pettingzoo_play_as_they_do_natively():
     """Only what the dead see may differ: PettingZoo shows them nothing."""
     native = NativePool(load_env(LIVES), 4, num_threads=1)
     pool = ParallelPool("lives", lambda: parallel_env(LIVES), 4)
@@ -120,7 +116,7 @@ class Guests(pettingzoo.ParallelEnv):
         return self.observe(seen), rewards, terminations, truncations, {agent: {"mood": self.time} for agent in seen}
 
 
-def test_agents_join_and_leave_in_the_middle_and_each_ends_once() -> None:
+def test_agents_join_and_leave_in_the_middle_and_each_ends_once():
     pool = ParallelPool("guests", Guests, 2)
     out = pool.reset(40)
     assert out.turn.tolist() == [True, False, True] * 2
@@ -159,15 +155,6 @@ class Silent(Guests):
         return obs, rewards, dict.fromkeys(obs, False), dict.fromkeys(obs, False), infos
 
 
-def test_an_agent_that_is_gone_without_a_word_has_terminated_where_it_was_last_seen() -> None:
-    pool = ParallelPool("silent", Silent, 1)
-    pool.reset(0)
-    pool.step(np.zeros(3, np.int64))
-    out = pool.step(np.zeros(3, np.int64))
-    assert (out.terminated.tolist(), out.truncated.any()) == ([False, False, True], False)
-    assert out.final_obs[2].tolist() == [1, 2]
-
-
 class Both(Guests):
     """All is over at once, terminated and truncated."""
 
@@ -177,11 +164,14 @@ class Both(Guests):
         return obs, rewards, dict.fromkeys(obs, True), dict.fromkeys(obs, True), infos
 
 
-def test_termination_wins_over_truncation() -> None:
-    pool = ParallelPool("both", Both, 1)
-    pool.reset(0)
-    out = pool.step(np.zeros(3, np.int64))
-    assert (out.terminated.tolist(), out.truncated.any()) == ([True, False, True], False)
+def test_who_is_gone_without_a_word_has_terminated_where_last_seen_and_termination_wins_over_truncation():
+    for kind, steps, ended in ((Silent, 2, [False, False, True]), (Both, 1, [True, False, True])):
+        pool = ParallelPool("guests", kind, 1)
+        pool.reset(0)
+        for _ in range(steps):
+            out = pool.step(np.zeros(3, np.int64))
+        assert (out.terminated.tolist(), out.truncated.any()) == (ended, False), kind
+        assert out.final_obs[2].tolist() == [1, 2], kind
 
 
 class Hinted(Guests):
@@ -213,24 +203,20 @@ class Seen(Guests):
         }
 
 
-@pytest.mark.parametrize("kind", [Hinted, Seen])
-def test_masks_come_from_infos_and_from_observations(kind: type[Guests]) -> None:
-    pool, plain = ParallelPool("masked", kind, 2), ParallelPool("guests", Guests, 2)
-    assert pool.mask_size == 3
-    assert plain.mask_size == 0
-    out, expected = pool.reset(0), plain.reset(0)
-    for t in (0, 1, 2, 3, 0, 1):
-        masks = [[c != (t + row % 3) % 3 for c in range(3)] if out.turn[row] else [True] * 3 for row in range(6)]
-        assert out.mask.tolist() == masks
-        np.testing.assert_array_equal(leaves(out.obs)[0], expected.obs)
-        actions = np.zeros(6, np.int64)
-        out, expected = pool.step(actions), plain.step(actions)
+def test_masks_come_from_infos_and_from_observations():
+    for kind in (Hinted, Seen):
+        pool, plain = ParallelPool("masked", kind, 2), ParallelPool("guests", Guests, 2)
+        assert (pool.mask_size, plain.mask_size) == (3, 0), kind
+        out, expected = pool.reset(0), plain.reset(0)
+        for t in (0, 1, 2, 3, 0, 1):
+            masks = [[c != (t + row % 3) % 3 for c in range(3)] if out.turn[row] else [True] * 3 for row in range(6)]
+            assert out.mask.tolist() == masks, (kind, t)
+            np.testing.assert_array_equal(leaves(out.obs)[0], expected.obs)
+            actions = np.zeros(6, np.int64)
+            out, expected = pool.step(actions), plain.step(actions)
 
 
-# --- seats ----------------------------------------------------------------------------------------------------
-
-
-def test_seats_through_pettingzoo_play_as_they_do_natively() -> None:
+def test_seats_through_pettingzoo_play_as_they_do_natively():
     world = load_env("connect_four")
     native, pool = NativePool(world, 5, num_threads=1), AECPool("four", lambda: aec_env("connect_four"), 5)
     assert (pool.num_rows, pool.num_players, pool.played_by, pool.mask_size) == (5, 2, PlayedBy.SEATS, 7)
@@ -238,14 +224,10 @@ def test_seats_through_pettingzoo_play_as_they_do_natively() -> None:
     assert pool.allocate().layout == native.allocate().layout
     expected, out, random = native.reset(3), pool.reset(3), np.random.default_rng(0)
     for _ in range(150):
-        for name in ("obs", "mask", "turn"):
-            np.testing.assert_array_equal(getattr(out, name), getattr(expected, name), err_msg=name)
+        assert_equal(out, expected)
         np.testing.assert_array_equal(pool.views(), native.views())
         actions = random_actions(native, expected, random)
         expected, out = native.step(actions.copy()), pool.step(actions)
-        for name in ("reward", "terminated", "truncated"):
-            np.testing.assert_array_equal(getattr(out, name), getattr(expected, name), err_msg=name)
-        assert_rows_equal(out.final_obs, expected.final_obs, np.repeat(out.terminated | out.truncated, 2))
     assert_episodes_equal(pool.episodes(), native.episodes())
 
 
@@ -296,18 +278,12 @@ class Table(pettingzoo.AECEnv):
 
 
 def play_table(last: int) -> tuple[list[Transition], AECPool]:
-    pool, outs = AECPool("table", Table, 1), []
+    pool = AECPool("table", Table, 1)
     pool.reset(0)
-    for action in (1, 1, 0, 1, 1, 0, 0, last):
-        out = pool.step(np.array([action]))
-        outs.append(Transition(**{name: np.copy(getattr(out, name)) for name in FIELDS}))
-    return outs, pool
+    return [copy(pool.step(np.array([action]))) for action in (1, 1, 0, 1, 1, 0, 0, last)], pool
 
 
-FIELDS = ("obs", "mask", "turn", "reward", "terminated", "truncated", "final_obs")
-
-
-def test_who_is_out_gets_no_more_turns_and_the_game_goes_on() -> None:
+def test_who_is_out_gets_no_more_turns_the_game_goes_on_and_has_terminated_if_someone_does_at_the_end():
     outs, pool = play_table(last=0)
     assert [int(out.turn[0]) for out in outs] == [1, 2, 0, 2, 0, 2, 0, 0]  # the last: of the next game
     rewards = np.array([out.reward[0] for out in outs])
@@ -317,21 +293,14 @@ def test_who_is_out_gets_no_more_turns_and_the_game_goes_on() -> None:
     assert outs[-1].final_obs.tolist() == [[8, 0], [4, 1], [8, 2]]
     assert outs[-1].obs.tolist() == [[0, 0]]
     episodes = pool.episodes()
-    assert episodes.players.tolist() == [0, 1, 2]
+    assert (episodes.players.tolist(), episodes.lengths.tolist()) == ([0, 1, 2], [8, 8, 8])
     assert episodes.returns.tolist() == rewards.sum(0).tolist()
-    assert episodes.lengths.tolist() == [8, 8, 8]
     assert episodes.stats["ply"].tolist() == [8, 4, 8]
+    last = play_table(last=1)[0][-1]
+    assert (bool(last.terminated[0]), bool(last.truncated[0])) == (True, False)
 
 
-def test_a_game_in_which_someone_terminates_at_the_end_has_terminated() -> None:
-    outs, _ = play_table(last=1)
-    assert (bool(outs[-1].terminated[0]), bool(outs[-1].truncated[0])) == (True, False)
-
-
-# --- games that PettingZoo ships --------------------------------------------------------------------------------
-
-
-def test_tictactoe_by_name_is_the_bare_game() -> None:
+def test_tictactoe_by_name_is_the_bare_game():
     pytest.importorskip("pygame", reason="PettingZoo's games need pygame: pip install 'pettingzoo[classic]'")
     pool = make_pettingzoo_pool("pettingzoo:tictactoe_v3", "tictactoe_v3", 1)
     bare = importlib.import_module("pettingzoo.classic.tictactoe_v3").env()
@@ -357,7 +326,7 @@ def test_tictactoe_by_name_is_the_bare_game() -> None:
     assert games > 15
 
 
-def test_pursuit_by_name_has_agents_as_rows() -> None:
+def test_pursuit_by_name_has_agents_as_rows():
     pytest.importorskip("pygame", reason="PettingZoo's games need pygame: pip install 'pettingzoo[sisl]'")
     pool = make_pettingzoo_pool("pursuit", "pursuit_v5", 2, max_cycles=3, n_pursuers=4)
     assert isinstance(pool, ParallelPool)
@@ -368,14 +337,14 @@ def test_pursuit_by_name_has_agents_as_rows() -> None:
     assert pool.episodes().num_ended == 24
 
 
-def test_an_unknown_game_suggests_the_nearest() -> None:
+def test_an_unknown_game_suggests_the_nearest():
     with pytest.raises(WorldError, match=r"no game 'pursuit_v4' here. Did you mean 'pursuit_v5'"):
         make_pettingzoo_pool("x", "pursuit_v4", 1)
     with pytest.raises(WorldError, match=r"There are .*tictactoe_v3"):
         make_pettingzoo_pool("x", "zzzz", 1)
 
 
-def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_says_what_to_install(monkeypatch):
     real = importlib.import_module
 
     def without(missing: str) -> Callable[[str], Any]:
@@ -394,101 +363,64 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         make_pettingzoo_pool("x", "tictactoe_v3", 1)
 
 
-# --- snapshots, and what cannot be ------------------------------------------------------------------------------
+def test_a_restored_pool_keeps_its_count_of_steps_and_says_that_its_episodes_are_fresh():
+    for kind, make_env in ((ParallelPool, Guests), (AECPool, Table)):
+        pool, other = kind("mine", make_env, 2), kind("mine", make_env, 2)
+        pool.reset(9)
+        for _ in range(3):
+            pool.step(np.zeros(pool.num_rows, np.int64))
+        out = other.restore(pool.snapshot())
+        assert (other.steps_taken, pool.resume_note) == (3, None)
+        assert other.resume_note == "mine cannot save its state: resumed with fresh episodes"
+        assert not any(leaf[..., 0].any() for leaf in leaves(out.obs)), f"{kind}: the clock is at 0"
+        for _ in range(8):
+            other.step(np.zeros(pool.num_rows, np.int64))
+        assert set(other.episodes().lengths.tolist()) <= {2, 4, 8}, "nothing of the episodes that were left"
+        with pytest.raises(ConfigError, match="no snapshot"):
+            other.restore({})
 
 
-@pytest.mark.parametrize(("kind", "make_env"), [(ParallelPool, Guests), (AECPool, Table)])
-def test_a_restored_pool_keeps_its_count_of_steps_and_says_that_its_episodes_are_fresh(
-    kind: type[ParallelPool], make_env: type
-) -> None:
-    pool = kind("mine", make_env, 2)
-    pool.reset(9)
-    for _ in range(3):
-        pool.step(np.zeros(pool.num_rows, np.int64))
-    snapshot = pool.snapshot()
-    other = kind("mine", make_env, 2)
-    out = other.restore(snapshot)
-    assert (other.steps_taken, pool.resume_note) == (3, None)
-    assert other.resume_note == "mine cannot save its state: resumed with fresh episodes"
-    assert not any(leaf[..., 0].any() for leaf in leaves(out.obs))  # the clock is at 0
-    for _ in range(8):
-        other.step(np.zeros(pool.num_rows, np.int64))
-    assert set(other.episodes().lengths.tolist()) <= {2, 4, 8}  # nothing of the episodes that were left
-    with pytest.raises(ConfigError, match="no snapshot"):
-        other.restore({})
+def changed(kind: type = Guests, **parts: Any) -> type:
+    """Guests, but for these attributes and methods."""
+    return type("Changed", (kind,), parts)
 
 
-class Unlike(Guests):
-    def observation_space(self, agent: str) -> Any:
-        return spaces.Box(0, 1, (3 if agent == "bob" else 2,), np.float32)
+def misshapen(self: Any, agents: list[str], size: int = 3) -> dict[str, Any]:
+    return {agent: np.zeros(size, np.float32) for agent in agents}
 
 
-class Unlisted(Guests):
-    possible_agents: list[str] = []
+def overpaid(self: Any, actions: dict[str, Any]) -> Any:
+    obs, rewards, *rest = Guests.step(self, actions)
+    return (obs, {**rewards, "ada": "much"}, *rest)
 
 
-class Stranger(Guests):
-    script = [["ada", "dora"], ["ada"]]
-
-    def observe(self, agents: list[str]) -> dict[str, Any]:
-        return {agent: np.zeros(2, np.float32) for agent in agents}
+UNLIKE = changed(observation_space=lambda self, agent: spaces.Box(0, 1, (3 if agent == "bob" else 2,), np.float32))
+STRANGER = changed(script=[["ada", "dora"], ["ada"]], observe=lambda self, agents: misshapen(self, agents, 2))
 
 
-class Generous(Guests):
-    def step(self, actions: dict[str, Any]) -> Any:
-        obs, rewards, *rest = super().step(actions)
-        return (obs, {**rewards, "ada": "much"}, *rest)
-
-
-class Broken(Guests):
-    def step(self, actions: dict[str, Any]) -> Any:
-        raise ZeroDivisionError("no party")
-
-
-class Misshapen(Guests):
-    def observe(self, agents: list[str]) -> dict[str, Any]:
-        return {agent: np.zeros(3, np.float32) for agent in agents}
-
-
-class Mismasked(Hinted):
-    def mask(self, agent: str) -> np.ndarray:
-        return np.ones(4)
-
-
-@pytest.mark.parametrize(
-    ("kind", "make_env", "message"),
-    [
-        (ParallelPool, Unlike, r"one observation_space, but ada has Box.* and bob has Box.*\(3,\).*pad"),
-        (ParallelPool, Unlisted, "no possible_agents"),
-        (ParallelPool, Stranger, "not in possible_agents: dora"),
-        (ParallelPool, Generous, "reward of ada is 'much'"),
-        (ParallelPool, Broken, r"env 0 raised ZeroDivisionError in step\(\): no party"),
-        (ParallelPool, Misshapen, "observation of ada does not fit its space"),
-        (ParallelPool, Mismasked, r"mask of ada has the shape \[4\].* need \[3\]"),
+def test_what_cannot_be_played_is_told():
+    for kind, make_env, message in (
+        (ParallelPool, UNLIKE, r"one observation_space, but ada has Box.* and bob has Box.*\(3,\).*pad"),
+        (ParallelPool, changed(possible_agents=[]), "no possible_agents"),
+        (ParallelPool, STRANGER, "not in possible_agents: dora"),
+        (ParallelPool, changed(step=overpaid), "reward of ada is 'much'"),
+        (ParallelPool, changed(step=lambda self, actions: 1 / 0), r"env 0 raised ZeroDivisionError in step\(\): "),
+        (ParallelPool, changed(observe=misshapen), "observation of ada does not fit its space"),
+        (ParallelPool, changed(Hinted, mask=lambda *_: np.ones(4)), r"mask of ada has the shape \[4\].* need \[3\]"),
         (ParallelPool, Table, "PettingZoo AECEnv: use AECPool"),
         (AECPool, Guests, "PettingZoo ParallelEnv: use ParallelPool"),
         (AECPool, dict, "make_env gave a dict"),
-    ],
-)
-def test_what_cannot_be_played_is_told(kind: type[ParallelPool], make_env: type, message: str) -> None:
-    def play() -> None:
-        pool = kind("mine", make_env, 1)
-        pool.reset(0)
-        pool.step(np.zeros(pool.num_rows, np.int64))
-
-    with pytest.raises(WorldError, match=message):
-        play()
+    ):
+        with pytest.raises(WorldError, match=message):  # noqa: PT012 - whenever it is seen
+            pool = kind("mine", make_env, 1)
+            pool.reset(0)
+            pool.step(np.zeros(pool.num_rows, np.int64))
 
 
-def test_envs_of_one_pool_must_have_the_same_agents_and_spaces() -> None:
-    class Fewer(Guests):
-        possible_agents = ["ada", "cleo"]
-
-    class Wider(Guests):
-        def action_space(self, agent: str) -> Any:
-            return spaces.Discrete(4)
-
-    for other, message in ((Fewer, "different agents"), (Wider, r"one action_space.*Discrete\(4\).*env 1")):
+def test_envs_of_one_pool_must_have_the_same_agents_and_spaces():
+    fewer = changed(possible_agents=["ada", "cleo"])
+    wider = changed(action_space=lambda self, agent: spaces.Discrete(4))
+    for other, message in ((fewer, "different agents"), (wider, r"one action_space.*Discrete\(4\).*env 1")):
         made = iter([Guests(), other()])
         with pytest.raises(WorldError, match=message):
             ParallelPool("mixed", lambda made=made: next(made), 2)
