@@ -106,8 +106,7 @@ def restored(pool: NativePool, states: np.ndarray) -> Transition:
 
 def assert_as_likely(counts: Any) -> None:
     """Counts of outcomes that are equally likely lie within five standard deviations."""
-    counts = np.asarray(counts)
-    mean = counts.sum() / len(counts)
+    counts, mean = np.asarray(counts), np.mean(counts)
     assert np.abs(counts - mean).max() < 5 * np.sqrt(mean), counts
 
 
@@ -122,8 +121,7 @@ def assert_is_picture(env: Env, s: Any, *, other: Any) -> None:
     """`render` gives an RGB image that `ascii` and the image of another state differ from."""
     image = env.render(s)
     assert image.dtype == np.uint8
-    assert image.ndim == 3
-    assert image.shape[2] == 3
+    assert image.shape[2:] == (3,)
     assert image.std() > 1
     assert not np.array_equal(image, env.render(other))
     assert env.ascii(s) != env.ascii(other)
