@@ -1,5 +1,6 @@
 """Tiny finished runs, each trained when a test first asks for it; tests only read them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ class Runs:
             words = [*RUNS[name].split(), "--runs-dir", self.folder, "--run-name", name, "--display", "quiet"]
             assert call("train", *words) == 0
         return self.folder / name
+
+
+@pytest.fixture(scope="package", autouse=True)
+def nothing_ahead() -> Iterator[None]:
+    """Kernels are compiled when they are called: tests/accelerate/ has the process that does so ahead."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scramjet.accelerate.numba.compile_ahead.compile_ahead", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session")

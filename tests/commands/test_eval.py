@@ -273,6 +273,7 @@ def test_continuous_actions_are_searched_by_particles_and_other_worlds_not_at_al
     assert "hidden = True" in refusal(capsys, "eval", "cards", "--against", "cards@spo:4x2")
 
 
+@pytest.mark.rest
 def test_an_agent_beats_itself_by_search_from_either_side(runs, capsys):
     words = ["eval", runs["four"], "--games", 20, "--temperature", 1, "--seed", 2, "--against"]
     forth = answer(capsys, *words, "four", "--search", "alphazero:32")

@@ -32,31 +32,15 @@ def test_list_names_every_world_with_its_spaces_in_80_columns(monkeypatch, capsy
     assert "\x1b" not in output
 
 
-TWO_WORLDS = """
-from scramjet.envs import Box, Discrete, Env
-
-class Left(Env):
-    observation_space = Box(0, 1, (1,))
-    action_space = Discrete(3)
-    state = {}
-    max_episode_steps = 7
-    wind: float = 0.5
-
-    def reset(self, s): ...
-    def step(self, s, action): return 0.0, False
-    def observe(self, s, obs): obs[0] = 0
-
-class Right(Left):
-    '''Blows from the other side.'''
-"""
+CORRIDOR = ROOT / "examples" / "corridor.py"
+TWO_WORLDS = f"{CORRIDOR.read_text()}\nclass Left(Corridor):\n    'Walk to the left.'\n    max_episode_steps = 7\n"
 GYMNASIUM = "import gymnasium\nclass Outside(gymnasium.Env):\n    def step(self, action): ...\n"
 
 
 def test_a_world_is_shown_with_its_presets_and_parameters_also_one_in_a_file(tmp_path, capsys):
-    corridor = f"{ROOT}/examples/corridor.py"
     maze = ("maze", "--env.rows 10", "100 steps", "configs/maze.toml", "docs/worlds/maze.md", "scramjet train maze")
-    of_a_file = ("2 actions: Discrete(2)", "--env.length 8", "100 steps", f"scramjet train {corridor}")
-    for name, parts in (("Maze-v0", maze), (corridor, of_a_file)):
+    of_a_file = ("2 actions: Discrete(2)", "--env.length 8", "100 steps", f"scramjet train {CORRIDOR}")
+    for name, parts in (("Maze-v0", maze), (CORRIDOR, of_a_file)):
         assert call("list", name) == 0
         output = capsys.readouterr().out
         for part in parts:
@@ -66,16 +50,16 @@ def test_a_world_is_shown_with_its_presets_and_parameters_also_one_in_a_file(tmp
     assert {"connect_four,", "connect_four_alphazero,"} <= set(names.split())
     assert answer(capsys, "list", "cartpole")["presets"] == ["cartpole", "cartpole_alphazero", "cartpole_spo"]
     (tmp_path / "winds.py").write_text(TWO_WORLDS)
-    world = answer(capsys, "list", f"{tmp_path}/winds.py:Right")
-    assert world["parameters"] == {"wind": 0.5, "max_episode_steps": 7}
-    assert world["description"] == "Blows from the other side."
+    world = answer(capsys, "list", f"{tmp_path}/winds.py:Left")
+    assert world["parameters"] == {"length": 8, "max_episode_steps": 7}
+    assert world["description"] == "Walk to the left."
 
 
 def test_a_file_that_list_cannot_show_is_one_message_with_the_way_to_go_on(tmp_path, capsys):
-    odd = TWO_WORLDS.replace("Discrete(3)", "3")
+    odd = TWO_WORLDS.replace("Discrete(2)", "3")
     for number, (source, name, said) in enumerate(
         (
-            (TWO_WORLDS, "", "defines 2 worlds (Left, Right); name one"),
+            (TWO_WORLDS, "", "defines 2 worlds (Corridor, Left); name one"),
             (odd, "", "name one"),
             (odd, ":Left", "Left.action_space is 3"),
             (GYMNASIUM, "", "is an env of another library: `scramjet check"),

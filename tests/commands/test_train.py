@@ -50,7 +50,9 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path):
     assert config.ppo.gae_lambda == 0.9, "the preset's value"
     assert config.ppo.value_coef == 0.5, "the code's default"
     (tmp_path / "b.toml").write_text("num_envs = 6\nnum_steps = 5\nnum_minibatches = 3\n")
-    (tmp_path / "c.toml").write_text("num_envs = 6\nnum_steps = 5\nnum_minibatches = 3\n[env]\ngravity = 3.5\n")
+    (tmp_path / "c.toml").write_text(
+        "num_envs = 6\nnum_steps = 5\nnum_minibatches = 3\n[env]\ngravity = 3.5\nmax_episode_steps = 9\n"
+    )
     beside = ["--config", tmp_path / "c.toml", "--total-timesteps", 60, "--eval.final-episodes", 0]
     config = trained(tmp_path, "c", "cartpole", *beside)
     assert (config.env_parameters["gravity"], config.num_envs, config.ppo.gae_lambda) == (3.5, 6, 0.9)

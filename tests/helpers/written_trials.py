@@ -1,32 +1,49 @@
-"""Studies whose trials train nothing: a server in place of the real one writes the runs that it is asked for."""
+"""Studies written in a moment: trials with scores in study.db, or a server that writes the runs it is asked for."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from scramjet.errors import RunError
-from scramjet.training.config.files import load_frozen, to_dict
+from scramjet.training.config.files import load_frozen, starting_config, to_dict
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds.trust import Caller
 from scramjet.tuning.api import new_study
+from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.loop import run_study
+from scramjet.tuning.methods.interface import run_name
 from scramjet.tuning.methods.registry import METHODS
+from scramjet.tuning.results import trial_results
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
+from tests.helpers.written_runs import record_at, write_run
 
+SPACE = {"learning_rate": "log:1e-4..1e-2", "num_envs": "choice:64,256"}
 UPDATE_STEPS = 100
-Score = Callable[[dict[str, Any], int], float]
-"""The return of a run with these settings at a step."""
+
+
+class WrittenProcess:
+    """A process that has ended well."""
+
+    def poll(self) -> int:
+        return 0
+
+    def send_signal(self, number: int) -> None: ...
+
+    def wait(self, seconds: float) -> None: ...
 
 
 class WritingServer:
-    """Writes each run at once, up to the step where it is to stop, and remembers what it was asked for."""
+    """Writes each run at once, up to the step where it is to stop, and remembers what it was asked for.
 
-    def __init__(self, score: Score) -> None:
+    `score` is the return of a run with some settings at a step.
+    """
+
+    def __init__(self, score: Callable[[dict[str, Any], int], float]) -> None:
         self.score = score
         self.requests: list[dict[str, Any]] = []
         self.most_requests: int | None = None
@@ -39,41 +56,20 @@ class WritingServer:
         config = load_frozen(Path(request["config"]), Caller(trust=True))
         run = Path(request["runs_dir"]) / request["run_name"]
         run.mkdir(exist_ok=True)
-        settings, total = to_dict(config), config.total_timesteps
-        stop = min(total, request["stop_step"] or total)
+        stop = min(config.total_timesteps, request["stop_step"] or config.total_timesteps)
         stop = -(-stop // UPDATE_STEPS) * UPDATE_STEPS
-        (run / "metrics.jsonl").write_text("".join(_line(settings, step, self.score) for step in _steps(stop)))
+        with (run / "metrics.jsonl").open("w") as file:
+            for step in range(UPDATE_STEPS, stop + 1, UPDATE_STEPS):
+                value = self.score(to_dict(config), step)
+                record = {"step": step, "return_100": value, "eval/mean_return": value}
+                file.write(json.dumps({**record, "time": {"elapsed_seconds": step / 1000}}) + "\n")
         (run / "checkpoints" / f"step_{stop:08d}").mkdir(parents=True)
         return WrittenProcess()
 
     def slots(self, study: Study) -> int:
         return 1
 
-    def close(self) -> None:
-        pass
-
-
-class WrittenProcess:
-    """A process that has ended well."""
-
-    def poll(self) -> int:
-        return 0
-
-    def send_signal(self, number: int) -> None:
-        pass
-
-    def wait(self, seconds: float) -> None:
-        pass
-
-
-def _steps(stop: int) -> range:
-    return range(UPDATE_STEPS, stop + 1, UPDATE_STEPS)
-
-
-def _line(settings: dict[str, Any], step: int, score: Score) -> str:
-    value = score(settings, step)
-    record = {"step": step, "return_100": value, "eval/mean_return": value, "time": {"elapsed_seconds": step / 1000}}
-    return json.dumps(record) + "\n"
+    def close(self) -> None: ...
 
 
 def written_study(folder: Path, space: dict[str, Any], total_timesteps: int = 1000, **settings: Any) -> Study:
@@ -82,6 +78,32 @@ def written_study(folder: Path, space: dict[str, Any], total_timesteps: int = 10
     return new_study(base, space, StudySettings(**{"parallel": 1, **settings}), folder.parent, folder.name)
 
 
-def run_written(study: Study, server: WritingServer) -> None:
-    """Run a study to the end of its budget."""
+def run_written(study: Study, server: WritingServer) -> list[Any]:
+    """Run a study to the end of its budget; returns what came of its trials."""
     run_study(study, METHODS[study.settings.method](), QuietDisplay(), server)  # type: ignore[arg-type]
+    return trial_results(study)
+
+
+def write_study(folder: Path, **settings: Any) -> Study:
+    """An empty study that this process holds."""
+    return Study.create(folder, StudySettings(**{"parallel": 2, **settings}), starting_config("cartpole"), SPACE)
+
+
+def finish_trial(
+    study: Study, score: float, parameters: Mapping[str, Any], *, seconds: float = 10.0, has_run: bool = False
+) -> int:
+    """Add a trial that finished with this score; returns its number."""
+    number = study.add(parameters)
+    assignment = Assignment(number, run_name(number), dict(parameters))
+    study.begin(assignment)
+    if has_run:
+        write_scored_run(study, assignment.run_name, score)
+    study.complete(number, [score], Outcome(assignment, "finished", 10_000, seconds))
+    return number
+
+
+def write_scored_run(study: Study, name: str, score: float, seed: int = 1) -> Path:
+    """A run whose curve rises to `score` and whose last evaluation is that."""
+    scores = [score * update / 4 for update in range(1, 5)]
+    records = [record_at(n, return_100=each, eval__mean_return=each) for n, each in enumerate(scores, 1)]
+    return write_run(study.runs_path, name, records, seed=seed)

@@ -17,8 +17,14 @@ from scramjet.tuning.methods.sampled import seed_of
 from scramjet.tuning.report.reading import read_results
 from scramjet.tuning.results import result_of, trial_results
 from scramjet.tuning.study import Study
-from tests.helpers.written_studies import finish_trial, write_scored_run, write_study
-from tests.helpers.written_trials import WritingServer, run_written, written_study
+from tests.helpers.written_trials import (
+    WritingServer,
+    finish_trial,
+    run_written,
+    write_scored_run,
+    write_study,
+    written_study,
+)
 
 SPACE = {"gamma": "0.5..0.99"}
 
@@ -30,8 +36,7 @@ def peak(settings: dict[str, Any], step: int) -> float:
 
 def test_tpe_proposes_what_optunas_own_loop_proposes_with_the_same_seeds(tmp_path):
     with written_study(tmp_path / "tpe", SPACE, trials=13) as study:
-        run_written(study, WritingServer(peak))
-        trials = trial_results(study)
+        trials = run_written(study, WritingServer(peak))
         distributions, best = study.space.distributions(), result_of(study).best
         seeds = [seed_of(study, number) for number in range(13)]
     plain = optuna.create_study(direction="maximize")
@@ -47,24 +52,21 @@ def test_tpe_proposes_what_optunas_own_loop_proposes_with_the_same_seeds(tmp_pat
 @pytest.mark.rest
 def test_a_study_that_dies_proposes_what_it_would_have(tmp_path):
     with written_study(tmp_path / "whole", SPACE, trials=11) as study:
-        run_written(study, WritingServer(peak))
-        whole = [(trial.state, trial.settings, trial.score) for trial in trial_results(study)]
+        whole = [(trial.state, trial.settings, trial.score) for trial in run_written(study, WritingServer(peak))]
     server = WritingServer(peak)
     server.most_requests = 4
     with written_study(tmp_path / "dying", SPACE, trials=11) as study, pytest.raises(RunError, match="dies here"):
         run_written(study, server)
     server.most_requests = None
     with Study.open(tmp_path / "dying") as study:
-        run_written(study, server)
-        assert [(trial.state, trial.settings, trial.score) for trial in trial_results(study)] == whole
+        assert [(trial.state, trial.settings, trial.score) for trial in run_written(study, server)] == whole
 
 
 def test_halving_trains_each_trial_to_the_first_rung_and_a_third_of_them_on(tmp_path):
     server = WritingServer(peak)
     with written_study(tmp_path / "study", SPACE, total_timesteps=900, method="halving", trials=9) as study:
         assert rungs(study) == [100, 300]
-        run_written(study, server)
-        trials = trial_results(study)
+        trials = run_written(study, server)
     stops = [request["stop_step"] for request in server.requests]
     assert stops.count(100) == 9
     # A trial goes on as soon as it is among the best third so far: at least 3 of 9, maybe one that was beaten later.
@@ -77,8 +79,7 @@ def test_halving_trains_each_trial_to_the_first_rung_and_a_third_of_them_on(tmp_
     assert {trial.state for trial in trials} == {"complete", "pruned"}
     assert sum(trial.steps for trial in trials) < 9 * 900 / 2
     with written_study(tmp_path / "few", SPACE, total_timesteps=900, method="halving", trials=2) as study:
-        run_written(study, WritingServer(peak))
-        trials = trial_results(study)
+        trials = run_written(study, WritingServer(peak))
     best, other = sorted(trials, key=lambda trial: abs(trial.settings["gamma"] - 0.8))
     assert (best.state, best.steps, other.state) == ("complete", 900, "pruned"), "the best of few goes to its end"
 
@@ -95,8 +96,7 @@ def test_pareto_keeps_the_trials_that_no_other_beats_in_score_and_cost(tmp_path)
 
 def test_no_trial_begins_that_would_go_beyond_the_steps(tmp_path):
     with written_study(tmp_path / "study", SPACE, method="random", steps=3500) as study:
-        run_written(study, WritingServer(peak))
-        assert [trial.steps for trial in trial_results(study)] == [1000, 1000, 1000]
+        assert [trial.steps for trial in run_written(study, WritingServer(peak))] == [1000, 1000, 1000]
 
 
 def test_a_study_whose_objective_never_appears_ends_after_three_trials_or_with_its_last(tmp_path):
@@ -113,8 +113,7 @@ def test_a_study_whose_objective_never_appears_ends_after_three_trials_or_with_i
 def test_settings_that_do_not_fit_each_other_fail_their_trial_alone(tmp_path):
     space = {"minibatch_size": [64, 300], "num_envs": [8, 16], "num_steps": [16]}  # 300 are more than a rollout has
     with written_study(tmp_path / "study", space, method="random", trials=6) as study:
-        run_written(study, WritingServer(lambda settings, step: 0.0))
-        trials = trial_results(study)
+        trials = run_written(study, WritingServer(lambda settings, step: 0.0))
     assert {trial.state for trial in trials} == {"complete", "failed"}
     for trial in trials:
         assert (trial.state == "failed") == (trial.settings["minibatch_size"] == 300)

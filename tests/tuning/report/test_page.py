@@ -17,7 +17,7 @@ from scramjet.tuning.report.reading import read_results, trial_config
 from scramjet.tuning.report.results import TrialState
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.study import Study
-from tests.helpers.written_studies import finish_trial, write_scored_run, write_study
+from tests.helpers.written_trials import finish_trial, write_scored_run, write_study
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script>"
