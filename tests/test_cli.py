@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.faults]
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
     command = command.replace("scramjet ", f"{sys.executable} -m scramjet ", 1)
-    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as users have it
+    return subprocess.run(["sh", "-c", command], env=buffered, capture_output=True, text=True, timeout=120, check=False)
 
 
 def python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
