@@ -37,11 +37,14 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def pytest_configure() -> None:
     """Said before what it is for is first imported.
 
-    Where there is no NVIDIA GPU, Triton interprets its kernels. JAX, whose worlds ours are compared with, compiles as
+    Where there is no NVIDIA GPU, Triton interprets its kernels. Torch has this worker's share of the cores. JAX, whose worlds ours are compared with, compiles as
     quickly as it can: it does so once for each test, and for a second of work.
     """
     if not Path("/dev/nvidiactl").exists():
         os.environ["TRITON_INTERPRET"] = "1"
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:  # each has its share of the cores; threads that wait for others in a loop would take what they need
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
     quickly = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
     os.environ["XLA_FLAGS"] = f"{quickly} {os.environ.get('XLA_FLAGS', '')}".strip()
 

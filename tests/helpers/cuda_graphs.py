@@ -1,5 +1,7 @@
 """What a CUDA graph gives that was recorded with other numbers."""
 
+import gc
+
 import torch
 
 
@@ -11,6 +13,7 @@ def replayed(function, inputs, others):
         for _ in range(3):
             function()
     torch.cuda.current_stream().wait_stream(warming)
+    gc.collect()  # what is left of earlier gradients waits for the stream that they were computed on
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         recorded = function()

@@ -13,7 +13,8 @@ from tests.helpers import ROOT
 
 def run_python(program: str, **environment: str) -> str:
     """What a program prints; it finds `tests.helpers`, and must end well."""
-    everything = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    everything = {**os.environ, "PYTHONPATH": path, **environment}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, env=everything, check=False, timeout=240)
     assert done.returncode == 0, done.stderr

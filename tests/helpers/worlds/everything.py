@@ -1,4 +1,4 @@
-"""A world that uses every space at once: nested observations, several choices an action, agents that die."""
+"""Worlds that use every space at once: nested observations, several choices an action, agents that die."""
 
 from __future__ import annotations
 
@@ -16,6 +16,45 @@ SPACE = Dict(
         "number": Box(-1, 1, (), np.float32),
     }
 )
+
+
+class Everything(Env):
+    """One player, every kind of observation, three choices an action with a mask for each."""
+
+    max_episode_steps = 9
+    observation_space = SPACE
+    action_space = MultiDiscrete([2, 3, 4])
+    state = {"total": np.int32, "last": (np.int32, 3), "forbidden": np.int32}
+    stat_names = ("total",)
+
+    def reset(self, s: Any) -> None:
+        s.forbidden = randint(s, 3)
+
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
+        for k in range(3):
+            s.last[k] = action[k]
+            s.total += action[k]
+        s.forbidden = randint(s, 3)
+        return float(s.last[0]) - 0.1 * s.last[2], s.total > 20
+
+    def observe(self, s: Any, obs: Any) -> None:
+        for channel in range(2):
+            for row in range(3):
+                for column in range(3):
+                    obs.picture[channel, row, column] = (s.total * 7 + channel * 50 + row * column) % 256
+        obs.inner.choice[0] = s.total % 5
+        obs.inner.pair[0] = s.last[1]
+        obs.inner.pair[1] = s.last[2]
+        for row in range(2):
+            for column in range(2):
+                obs.flags[row, column] = (s.total >> (2 * row + column)) & 1
+        obs.number[0] = 1.0 / (1 + s.total)
+
+    def mask(self, s: Any, mask: Any) -> None:
+        mask[2 + s.forbidden] = False  # of the second choice
+
+    def stats(self, s: Any, stats: Any) -> None:
+        stats.total = s.total
 
 
 class EveryAgent(Env):
