@@ -37,8 +37,9 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def pytest_configure() -> None:
     """Said before what it is for is first imported.
 
-    Where there is no NVIDIA GPU, Triton interprets its kernels. Torch has this worker's share of the cores. JAX, whose worlds ours are compared with, compiles as
-    quickly as it can: it does so once for each test, and for a second of work.
+    Where there is no NVIDIA GPU, Triton interprets its kernels. Torch has this worker's share of the cores. JAX, whose
+    worlds ours are compared with, compiles as quickly as it can: it does so once for each test, and for a second of
+    work.
     """
     if not Path("/dev/nvidiactl").exists():
         os.environ["TRITON_INTERPRET"] = "1"
