@@ -128,7 +128,8 @@ def copy_of_the_repository(folder: Path) -> Path:
 def failing_test(copy: Path, tests: str, tiers: list[str]) -> str | None:
     """The first test that fails among some, or None."""
     words = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-n", "0", *tiers, tests]
-    surroundings = os.environ | {"PYTHONPATH": str(copy)}
+    path = os.pathsep.join(filter(None, (str(copy), os.environ.get("PYTHONPATH"))))
+    surroundings = os.environ | {"PYTHONPATH": path}
     try:
         done = subprocess.run(
             words, cwd=copy, env=surroundings, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False

@@ -6,6 +6,7 @@ class Network {
   constructor(policy, weights) {
     this.policy = policy;
     this.weights = weights;
+    this.valueScale = 0; // how large the numbers are whose sum the last value was, beyond the value itself
   }
 
   /** The numbers of a tensor. */
@@ -206,7 +207,9 @@ const PARTS = {
     joinedFeatures([net.run(part.mean, input), part.same === undefined ? net.run(part.linear, input) : net.tensor(part.same)]),
   two_hot: (net, { layer, bins }, input) => {
     const returns = net.tensor(bins);
-    return Float32Array.of(softmax(net.run(layer, input)).reduce((sum, share, k) => sum + share * returns[k], 0));
+    const shares = softmax(net.run(layer, input));
+    net.valueScale = shares.reduce((sum, share, k) => sum + share * Math.abs(returns[k]), 0);
+    return Float32Array.of(shares.reduce((sum, share, k) => sum + share * returns[k], 0));
   },
   convolution: (net, part, input) => convolved(net, part, input),
   max_pool: (net, { size, stride, padding }, input) => {
