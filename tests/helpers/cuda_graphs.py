@@ -1,7 +1,5 @@
 """What a CUDA graph gives that was recorded with other numbers."""
 
-import gc
-
 import torch
 
 
@@ -13,9 +11,8 @@ def replayed(function, inputs, others):
         for _ in range(3):
             function()
     torch.cuda.current_stream().wait_stream(warming)
-    gc.collect()  # what is left of earlier gradients waits for the stream that they were computed on
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=warming):  # autograd ties what it sets up to the current stream
         recorded = function()
     with torch.no_grad():
         for tensor, other in zip(inputs, others, strict=True):
