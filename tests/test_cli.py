@@ -86,8 +86,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["torch", *(pytest.param(name, marks=pytest.mark.rest) for name in ("numba", "scramjet.commands.train"))],
+    "module", ["torch", *(pytest.param(name, marks=pytest.mark.rest) for name in ("numba", "scramjet.commands.train"))]
 )
 def test_ctrl_c_while_modules_load_ends_quietly(module, tmp_path):
     done = python(INTERRUPTED_WHILE_LOADING, module, "train", "cartpole", "--runs-dir", tmp_path)

@@ -14,8 +14,7 @@ from torch import nn
 from scramjet.accelerate.numba.executor import UnsupportedPolicyError, numba_network
 from scramjet.accelerate.supports import are_alike, why_not_adam, why_torch
 from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, plan_of
-from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.policies.distributions import Categorical, DiagonalGaussian
+from scramjet.policies import Categorical, DiagonalGaussian, Policy, PolicyConfig, default_network
 from scramjet.policies.recurrent.cores import Layer
 
 OBS, CHOICES, POINTS = Box(-1, 1, (3,)), Discrete(2), Box(-1, 1, (2,), np.float32)

@@ -16,8 +16,7 @@ from scramjet.adapters.vector import VectorPool
 from scramjet.algorithms.advantages import gae
 from scramjet.engine.layout import PlayedBy
 from scramjet.errors import ConfigError, WorldError
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer
 

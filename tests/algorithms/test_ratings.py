@@ -12,14 +12,7 @@ import torch
 from scramjet.algorithms import choice_model
 from scramjet.algorithms.choice_model import simulate_places
 from scramjet.algorithms.cycles import chi_square_tail, clearest_cycle, cycle_test, pairwise_wins
-from scramjet.algorithms.ratings import (
-    ELO_PER_STRENGTH,
-    Rankings,
-    Results,
-    expected_score,
-    performance_rating,
-    rate,
-)
+from scramjet.algorithms.ratings import ELO_PER_STRENGTH, Rankings, Results, expected_score, performance_rating, rate
 from scramjet.errors import ConfigError
 
 NO_PRIOR = {"prior_deviation": 1e6, "tie_deviation": 1e3}

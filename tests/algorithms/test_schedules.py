@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scramjet.algorithms.schedules import Schedule, parse_count
 from scramjet.algorithms.target_entropy import MAX_COEF, MIN_COEF, EntropyTuner
 from scramjet.errors import ConfigError
-from scramjet.policies import PolicyConfig
-from scramjet.policies.distributions import make_distribution
+from scramjet.policies import PolicyConfig, make_distribution
 
 
 def at(text, step, total=1_000_000):

@@ -16,9 +16,7 @@ from scramjet.arena.play.thoughts import Adviser
 from scramjet.arena.players import NetworkPlayer, Temperature
 from scramjet.arena.solver.position import Position
 from scramjet.arena.solver.solver import Solver
-from scramjet.engine.pool import Pool
-from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.engine import FrameStackPool, NativePool, Pool
 from scramjet.envs.api import Env
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.games.connect_four import ConnectFour
@@ -29,8 +27,7 @@ from scramjet.errors import ConfigError, PlayError
 from scramjet.players.player import Player
 from scramjet.players.scripted import RandomPlayer
 from scramjet.players.user_player import UserPlayer
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.policy import Policy
+from scramjet.policies import Policy, PolicyConfig
 from scramjet.training.components import policy_for
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers.player_worlds import Duel, Trio

@@ -10,9 +10,7 @@ import pytest
 import scramjet
 from scramjet.arena.matches import play_games
 from scramjet.arena.results import wilson_interval
-from scramjet.engine.pool import Pool
-from scramjet.engine.transition import Transition
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.engine import FrameStackPool, Pool, Transition
 from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError, PlayerError
 from scramjet.players.player import Player

@@ -15,16 +15,14 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.arena.matches import play_games
 from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature, load_player, split_search
 from scramjet.arena.results import Score
-from scramjet.engine import NativePool
-from scramjet.engine.transition import Transition
+from scramjet.engine import NativePool, Transition
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.kuhn import Kuhn
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player
 from scramjet.players.scripted import RandomPlayer
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.policy import Policy
+from scramjet.policies import Policy, PolicyConfig
 from scramjet.training.components import policy_for
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.player import Player as TrainingPlayer

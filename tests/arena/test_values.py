@@ -14,8 +14,7 @@ from scramjet.arena.game_tree import GameTree, game_tree
 from scramjet.arena.results import NORMAL_95, GameResults, Score, wilson_interval
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from tests.helpers.small_games import best_result, cells
 
 

@@ -8,9 +8,8 @@ import torch
 
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs.api import Box, Discrete, Env
+from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.envs.games.connect_four import ConnectFour
-from scramjet.envs.rng import randint
 
 
 class Dice(Env):

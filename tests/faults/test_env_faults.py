@@ -93,13 +93,7 @@ def test_an_env_that_is_tried_out_and_fails_is_told_and_not_met_in_this_process(
 
 @pytest.mark.parametrize(
     ("how", "where"),
-    [
-        ("exit", "close"),
-        ("spawn", "made"),
-        rest("hang", "close"),
-        rest("hang", "del"),
-        rest("thread", "reset"),
-    ],
+    [("exit", "close"), ("spawn", "made"), rest("hang", "close"), rest("hang", "del"), rest("thread", "reset")],
 )
 def test_an_env_that_this_process_could_not_get_rid_of_lives_in_a_worker(
     how: str, where: str, world_file: Path, closes_quickly: None
@@ -147,12 +141,7 @@ def test_where_workers_are_asked_for_no_env_is_made_in_this_process(world_file: 
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        {"num_workers": 2},
-        rest({"on_env_error": "restart"}),
-        rest({"env_timeout": 30.0}),
-        rest({"mode": "async"}),
-    ],
+    [{"num_workers": 2}, rest({"on_env_error": "restart"}), rest({"env_timeout": 30.0}), rest({"mode": "async"})],
     ids=str,
 )
 def test_envs_of_training_and_of_evaluation_live_in_workers_where_that_is_asked_for(
@@ -167,14 +156,7 @@ def test_envs_of_training_and_of_evaluation_live_in_workers_where_that_is_asked_
     assert os.getpid() not in pids(world_file, "made")
 
 
-@pytest.mark.parametrize(
-    ("how", "where"),
-    [
-        ("exit", "step"),
-        rest("exit", "made"),
-        rest("hang", "reset"),
-    ],
-)
+@pytest.mark.parametrize(("how", "where"), [("exit", "step"), rest("exit", "made"), rest("hang", "reset")])
 def test_an_env_that_leaves_or_hangs_ends_training_with_one_message(how: str, where: str, world_file: Path) -> None:
     flags = ["--env.how", how, "--env.where", where, "--env.at", "17"]
     timeout = ["--env-timeout", "1"] if how == "hang" else []

@@ -15,8 +15,7 @@ import scramjet
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.native_pool import Backend, NativePool
 from scramjet.engine.worlds.restored_states import FIX, Probation
-from scramjet.envs import Box, Discrete, Env
-from scramjet.envs.registry import load_env
+from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.checkpoint_format import encode
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
@@ -47,14 +46,7 @@ def forged(pool: NativePool, honest: dict[str, np.ndarray], **fields: object) ->
 
 # One of each kind, played alone, in turns and by agents, whose rules index arrays by their state. That no rule of any
 # other built-in world leaves its arrays is seen where it is interpreted: `tests/parity/test_back_ends.py`.
-@pytest.mark.parametrize(
-    "name",
-    [
-        "memory",
-        rest("connect_four"),
-        rest(f"{HELPERS}/player_worlds.py:Mortals"),
-    ],
-)
+@pytest.mark.parametrize("name", ["memory", rest("connect_four"), rest(f"{HELPERS}/player_worlds.py:Mortals")])
 def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: str) -> None:
     """Through the checked kernels and, once every episode has ended, the fast ones again."""
     pool, seen = played(name), []

@@ -323,12 +323,7 @@ STEPS = "pool.reset(10)\nfor _ in range(1000): pool.step(np.zeros(4, np.int64))"
 
 @pytest.mark.parametrize(
     ("how", "then"),
-    [
-        ("spawning", "time.sleep(1000)"),
-        ("hang", STEPS),
-        rest("", STEPS.replace("1000", "10**9")),
-        rest("spin", STEPS),
-    ],
+    [("spawning", "time.sleep(1000)"), ("hang", STEPS), rest("", STEPS.replace("1000", "10**9")), rest("spin", STEPS)],
 )
 def test_all_that_a_parent_killed_with_kill_9_has_started_is_gone_soon(how: str, then: str) -> None:
     """Its workers, whatever they do, and what envs have started in them."""

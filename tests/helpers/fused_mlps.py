@@ -17,8 +17,7 @@ from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import plan_of
 from scramjet.accelerate.triton.mlp.tuning import Tuning
 from scramjet.engine.trees import map_leaves
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.policies.observations import lowest_observations
 
 NUM_SAMPLES, MINIBATCH = 150, 50  # no number of blocks

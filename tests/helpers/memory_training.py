@@ -15,8 +15,7 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Env
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout

@@ -9,8 +9,7 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 from tests.helpers import HELPERS

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine import NativePool
+from scramjet.engine import NativePool, Transition
 from scramjet.engine.layout import allocate_obs
-from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.interpreted import PlainArray
 from scramjet.envs import Dict, Env
 

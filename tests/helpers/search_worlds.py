@@ -13,8 +13,7 @@ from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.algorithms.spo import SPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, randint
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.search.particles import ParticleResult, ParticleSearch
 from scramjet.search.rows import SearchSettings
 from scramjet.search.search import Rewards

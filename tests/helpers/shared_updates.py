@@ -15,8 +15,7 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.trees import map_fields
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer

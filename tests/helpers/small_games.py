@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine import NativePool
-from scramjet.envs import Box, Discrete, Env
+from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.envs.games.connect_four import ConnectFour
-from scramjet.envs.rng import randint
 from scramjet.players.user_player import UserPlayer
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.pool import Pool
-from scramjet.engine.transition import Transition
+from scramjet.engine import Pool, Transition
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player
 

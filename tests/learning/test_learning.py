@@ -13,14 +13,10 @@ from torch import nn
 
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine import Backend, FrameStackPool, NativePool
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.worlds.native_pool import Backend, NativePool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
-from scramjet.envs import Box, Discrete, Env
-from scramjet.envs.registry import load_env
-from scramjet.envs.rng import randint
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.envs import Box, Discrete, Env, load_env, randint
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer

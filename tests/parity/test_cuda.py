@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from scramjet.engine import NativePool
+from scramjet.engine import Episodes, NativePool, Transition
 from scramjet.engine.layout import state_dtype
-from scramjet.engine.pool import Episodes
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Env, load_env

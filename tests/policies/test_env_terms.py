@@ -14,8 +14,7 @@ from gymnasium import spaces
 import scramjet
 from scramjet.adapters.env_spaces import env_spaces
 from scramjet.adapters.gymnasium.serial import SerialPool
-from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.engine import FrameStackPool, NativePool
 from scramjet.errors import ConfigError, PredictError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig

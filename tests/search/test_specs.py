@@ -12,9 +12,8 @@ import torch
 from scramjet.adapters.registry import load_world
 from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.algorithms.spo import SPOConfig
-from scramjet.engine import NativePool
+from scramjet.engine import FrameStackPool, NativePool
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs import Box, Env, MultiDiscrete
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.classic_control.pendulum import Pendulum

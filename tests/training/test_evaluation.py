@@ -17,12 +17,9 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs import Box, Discrete, Env
-from scramjet.envs.registry import load_env
-from scramjet.envs.rng import randint
+from scramjet.envs import Box, Discrete, Env, load_env, randint
 from scramjet.errors import ConfigError
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.evaluation import evaluator, limits, reports, within_run

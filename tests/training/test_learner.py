@@ -14,8 +14,7 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.errors import TrainingError
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.learner import Learner, RolloutSize
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.rollout.rollout import Rollout

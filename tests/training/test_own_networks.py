@@ -19,9 +19,7 @@ from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError, TrainingError
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
-from scramjet.policies.recurrent.cores import Core
+from scramjet.policies import Core, Policy, PolicyConfig, default_network
 from scramjet.training.learner import Learner, loss_settings
 from scramjet.training.persistence import state
 from tests.helpers.choosing import choosing_world

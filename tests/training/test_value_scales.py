@@ -19,8 +19,7 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs.api import Box, Discrete, Env
-from scramjet.envs.rng import randint
+from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint, step_name

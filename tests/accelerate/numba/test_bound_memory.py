@@ -9,9 +9,7 @@ from gymnasium.spaces import Box
 from scramjet.accelerate.executor import ActStep, Executor
 from scramjet.accelerate.numba.executor import NumbaExecutor
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.networks import default_network
-from scramjet.policies.policy import Policy
+from scramjet.policies import Policy, PolicyConfig, default_network
 
 STEPS, ROWS = 8, 5
 

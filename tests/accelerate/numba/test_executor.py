@@ -11,9 +11,7 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.networks import default_network
-from scramjet.policies.policy import Policy
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training import start
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learner import Learner
@@ -46,8 +44,7 @@ PAIRS = [(name, memory) for name in WORLDS for memory in (None, "lstm", "gru", "
 
 
 @pytest.mark.parametrize(
-    ("name", "memory"),
-    [pytest.param(*pair, marks=[] if pair in CORE else pytest.mark.rest) for pair in PAIRS],
+    ("name", "memory"), [pytest.param(*pair, marks=[] if pair in CORE else pytest.mark.rest) for pair in PAIRS]
 )
 def test_two_updates_end_where_those_of_torch_do(name, memory):
     env = load_env(name)

@@ -22,9 +22,7 @@ from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import normalize, ppo_loss
 from scramjet.engine.trees import map_leaves
 from scramjet.envs.api import Symmetry
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.networks import default_network
-from scramjet.policies.policy import Policy
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.policies.symmetries import SymmetryTables, with_symmetries
 
 NUM_STEPS = 6

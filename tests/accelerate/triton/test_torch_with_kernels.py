@@ -23,9 +23,7 @@ from scramjet.accelerate.triton.fused_loss import fused_minibatch_loss, fused_te
 from scramjet.accelerate.triton.selection import fused_select, select_rows
 from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
 from scramjet.engine.trees import leaves
-from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.policies.distributions import Distribution, make_distribution
-from scramjet.policies.layers import PolicyOutput
+from scramjet.policies import Distribution, Policy, PolicyConfig, PolicyOutput, default_network, make_distribution
 from tests.helpers.triton_cases import adam, few_interpreted, of_device
 
 pytestmark = pytest.mark.rest

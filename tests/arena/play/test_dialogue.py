@@ -23,8 +23,7 @@ from scramjet.arena.play.moves import Moves
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, ends_in_win_or_loss, reward_scale
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs import MultiDiscrete
-from scramjet.envs.api import Env
+from scramjet.envs import Env, MultiDiscrete
 from scramjet.envs.classic_control.pendulum import Pendulum
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.snake import Snake

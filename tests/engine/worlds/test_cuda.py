@@ -12,14 +12,13 @@ from numba.np.numpy_support import as_dtype
 
 import scramjet
 from scramjet.compile.cuda import require_cuda
-from scramjet.engine import episode_reader
+from scramjet.engine import NativePool, episode_reader
 from scramjet.engine.episode_reader import build_pick
 from scramjet.engine.layout import clear_function, episode_dtype, leaf_layout, state_dtype
 from scramjet.engine.trees import leaves, space_tree
 from scramjet.engine.worlds import cuda, kernels
 from scramjet.engine.worlds.cuda_staging import MAX_SHARED_BYTES, plan, staged_row, staged_step
 from scramjet.engine.worlds.interpreted import Record, Records, interpreted_rules
-from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_functions import Compilers
 from scramjet.envs import load_env, registrations, rng
 from scramjet.errors import ConfigError
@@ -114,8 +113,7 @@ CORE = [("cartpole", 2), ("connect_four", 8)]
 
 
 @pytest.mark.parametrize(
-    ("name", "threads"),
-    [*CORE, *(pytest.param(*pair, marks=pytest.mark.rest) for pair in OTHERS if pair not in CORE)],
+    ("name", "threads"), [*CORE, *(pytest.param(*pair, marks=pytest.mark.rest) for pair in OTHERS if pair not in CORE)]
 )
 def test_a_step_by_way_of_shared_memory_is_the_step_of_the_interpreted_rules(name, threads):
     env, num_envs, envs = load_env(name), 11, 4

@@ -143,12 +143,7 @@ def test_dense_rewards_add_up_to_the_cells_that_are_right() -> None:
 def test_the_picture_as_text_shows_the_numbers_and_the_gap() -> None:
     env = SlidingTiles(size=4)
     position = (5, 1, 2, 4, 9, 0, 6, 3, 13, 10, 7, 8, 14, 15, 11, 12)
-    assert env.ascii(at(env, position)).splitlines() == [
-        " 5  1  2  4",
-        " 9  .  6  3",
-        "13 10  7  8",
-        "14 15 11 12",
-    ]
+    assert env.ascii(at(env, position)).splitlines() == [" 5  1  2  4", " 9  .  6  3", "13 10  7  8", "14 15 11 12"]
 
 
 def test_the_picture_has_a_tile_in_each_cell_but_the_gap_green_where_it_is_right() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.envs import Box, Dict, Discrete, Env, MultiDiscrete
-from scramjet.envs.rng import randint
+from scramjet.envs import Box, Dict, Discrete, Env, MultiDiscrete, randint
 
 
 class UnseenBit(Env):

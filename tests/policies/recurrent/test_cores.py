@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from scramjet.policies.config import PolicyConfig
+from scramjet.policies import GRU, LSTM, MinGRU, PolicyConfig, make_core
 from scramjet.policies.recurrent import autograd
-from scramjet.policies.recurrent.cores import GRU, LSTM, MinGRU, make_core
 from scramjet.policies.recurrent.gpu import tuning
 from tests.helpers.cuda_graphs import replayed
 

@@ -12,9 +12,7 @@ import pytest
 import scramjet
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.errors import ConfigError, ScramjetError, TrainingError
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.networks import default_network
-from scramjet.policies.policy import Policy
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.trajectories import MOST_AHEAD, Exchange
 from scramjet.training.components import make_pool

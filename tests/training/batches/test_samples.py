@@ -16,8 +16,7 @@ from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
 from scramjet.envs import Box, Discrete
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.batches.shuffling import KEYS, NEIGHBOURS, draw_keys, encipher, run_length, shuffle_on_gpu
 from scramjet.training.batches.targets import Targets

@@ -9,8 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import nn
 
 from scramjet.engine.trees import map_leaves
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.distributions import make_distribution
+from scramjet.policies import PolicyConfig, make_distribution
 from scramjet.policies.observations import without_entries
 from scramjet.training.curiosity.actions import ActionNumbers
 from scramjet.training.curiosity.bonus import Transitions

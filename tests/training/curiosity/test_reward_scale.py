@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.arena.play.thoughts import reward_scale
 from scramjet.engine.trees import map_leaves
-from scramjet.policies import PolicyConfig
-from scramjet.policies.observations import Observations
+from scramjet.policies import Observations, PolicyConfig
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.config import BonusConfig

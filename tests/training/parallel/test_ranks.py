@@ -17,9 +17,8 @@ import pytest
 import torch
 
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine import Episodes, NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.pool import Episodes
-from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, RankError, ScramjetError, TrainingError
 from scramjet.policies import PolicyConfig

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.engine import Backend, FrameStackPool, NativePool
 from scramjet.engine.trees import leaves
-from scramjet.engine.worlds.native_pool import Backend, NativePool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs import load_env
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.machine.devices import set_precision

@@ -17,12 +17,9 @@ from scramjet.accelerate.numba.executor import NumbaExecutor
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs import Box, Discrete, Env
-from scramjet.envs.registry import load_env
+from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError, WorldError
-from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.distributions import make_distribution
-from scramjet.policies.networks import default_network
+from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
 from scramjet.runtime.ranks.interface import ALONE
 from scramjet.training.components import make_pool
 from scramjet.training.rollout import checks, final_observations

@@ -125,10 +125,7 @@ def test_it_is_refused_with_the_reason_and_the_fix(tmp_path: Path, capsys: pytes
 
 SMALL_PPO = normalized(replace(SMALL, policy=PolicyConfig(hidden=(8,), encoder="mlp")))
 SIZES: dict[str, Any] = {"num_envs": 8, "num_steps": 6, "num_epochs": 2, "num_minibatches": 2}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "spo": {**SIZES, "spo": PARTICLES},
-    "alphazero": {**SIZES, "alphazero": TREES},
-}
+SEARCHES: dict[str, dict[str, Any]] = {"spo": {**SIZES, "spo": PARTICLES}, "alphazero": {**SIZES, "alphazero": TREES}}
 
 
 @pytest.fixture(scope="module")

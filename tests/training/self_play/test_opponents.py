@@ -11,14 +11,11 @@ import torch
 
 from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.engine import NativePool, Pool
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.pool import Pool
 from scramjet.engine.worlds.cuda_pool import CudaPool
-from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.networks import default_network
-from scramjet.policies.policy import Policy
+from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Outcome, Rollout

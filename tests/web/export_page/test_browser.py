@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs.api import Env
-from scramjet.envs.registry import load_env
+from scramjet.envs import Env, load_env
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
 from scramjet.web.export_page.page import Facts, shared_page

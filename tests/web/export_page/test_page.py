@@ -16,12 +16,10 @@ import torch
 from torch import nn
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.envs.api import Env
-from scramjet.envs.registry import load_env, registrations
+from scramjet.envs import Env, load_env, registrations
 from scramjet.errors import ConfigError, WorldError
+from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.compressed_values import MAX_SYMLOG
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.policy import Policy
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
 from scramjet.web.export_page.assets import asset

@@ -15,9 +15,8 @@ import pytest
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs.api import Env
+from scramjet.envs import Env, load_env, registrations
 from scramjet.envs.games.tic_tac_toe import TicTacToe
-from scramjet.envs.registry import load_env, registrations
 from scramjet.envs.rng import normal, philox4x32
 from tests.helpers.javascript import interpreted_game, javascript, translated_function, words_of, world_source
 

@@ -19,7 +19,7 @@ pytest.importorskip("triton", reason="the kernels are written in Triton, which i
 
 from scramjet.engine.trees import map_leaves
 from scramjet.envs.registry import load_env
-from scramjet.policies import PolicyConfig
+from scramjet.policies import NatureCNN, PolicyConfig
 from scramjet.policies.encoders import grids, images
 from scramjet.policies.encoders.canonical import canonical_boards
 from scramjet.policies.encoders.convolutions import blocks, fallback
@@ -27,7 +27,6 @@ from scramjet.policies.encoders.convolutions import layers as convolution_layers
 from scramjet.policies.encoders.convolutions.layers import Layer
 from scramjet.policies.encoders.convolutions.tower import convolve
 from scramjet.policies.encoders.grids import GridCNN, GridPlanes
-from scramjet.policies.encoders.images import NatureCNN
 from scramjet.policies.symmetries import CanonicalNetwork, SymmetryTables
 from tests.helpers.observed import batch_of
 

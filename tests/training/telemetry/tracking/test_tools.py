@@ -157,10 +157,7 @@ TOOLS: dict[str, tuple[Callable[[Path], dict[str, Held]], dict[str, Any]]] = {
         held_by_aim,
         {"tags": {"env cartpole", "algorithm ppo", "seed 3"}, "experiment": "scramjet", "active": False},
     ),
-    "mlflow": (
-        held_by_mlflow,
-        {"status": "FINISHED", "seed": "3", "milliseconds": pytest.approx([0, 500], abs=2)},
-    ),
+    "mlflow": (held_by_mlflow, {"status": "FINISHED", "seed": "3", "milliseconds": pytest.approx([0, 500], abs=2)}),
     "trackio": (held_by_trackio, {}),  # has neither videos nor states
     "wandb": (held_by_wandb, {"project": "boards", "group": "cartpole ppo"}),
 }
