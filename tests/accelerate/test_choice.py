@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
-from torch import nn
 
 from scramjet.accelerate.choice import _why_torch_learns, choose_executor, choose_stack
 from scramjet.accelerate.executor import ActStep
@@ -17,18 +16,7 @@ from scramjet.engine import NativePool
 from scramjet.engine.layout import PlayedBy
 from scramjet.envs import load_env
 from scramjet.policies import Policy, PolicyConfig, default_network
-
-
-class Own(nn.Module):
-    """A network of the user's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, obs):  # type: ignore[no-untyped-def]
-        out = self.layer(obs)
-        return out[:, :2], out[:, 2]
+from tests.helpers.small_runs import OneLayer
 
 
 def test_a_policy_gets_the_fastest_executor_that_runs_it_and_is_told_why() -> None:
@@ -47,7 +35,7 @@ def test_a_policy_gets_the_fastest_executor_that_runs_it_and_is_told_why() -> No
         (small, False, "torch executor (--no-fused)"),
         (policy_of(hidden=(1024, 8)), True, "torch executor (torch's operators are as fast with layers of 1024 units)"),
         (policy_of(memory="lstm", memory_layers=2), True, "torch executor (the memory core has several layers"),
-        (Policy(Own(), *spaces), True, "torch executor (compiled functions do not run a Own)"),
+        (Policy(OneLayer(), *spaces), True, "torch executor (compiled functions do not run a OneLayer)"),
         (hooked, True, "torch executor (the network has hooks)"),
     ):
         assert choose_executor(policy, pool, fused=fused).note.startswith(expected)

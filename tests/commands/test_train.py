@@ -16,6 +16,7 @@ from scramjet.training.config.run_config import RunConfig
 from tests.commands.conftest import Runs
 from tests.helpers import ROOT
 from tests.helpers.command_calls import TINY, call, refusal
+from tests.helpers.small_runs import OneLayer
 
 LITTLE = ["--num-envs", 8, "--num-steps", 16, "--total-timesteps", 128, "--eval.every", 0, "--eval.final-episodes", 0]
 
@@ -111,17 +112,7 @@ def test_an_extended_run_remembers_its_new_total(runs, tmp_path):
 
 
 def test_train_from_python_returns_the_result(tmp_path):
-    class Network(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(4, 3)
-
-        def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            out = self.layer(obs)
-            return out[:, :2], out[:, 2]
-
-    config = scramjet.RunConfig(num_envs=8, num_steps=16, total_timesteps=256)
-    network = Network()
+    config, network = scramjet.RunConfig(num_envs=8, num_steps=16, total_timesteps=256), OneLayer()
     before = network.layer.weight.detach().clone()
     result = scramjet.train(config, runs_dir=tmp_path, network=network, display="quiet")
     assert (result.step, result.stopped_by) == (256, None)
@@ -129,7 +120,7 @@ def test_train_from_python_returns_the_result(tmp_path):
     assert not torch.equal(before, network.layer.weight)
     with pytest.raises(scramjet.ScramjetError, match="network of its own"):
         scramjet.load_policy(result.run_path)
-    loaded = scramjet.load_policy(result.run_path, network=Network())
+    loaded = scramjet.load_policy(result.run_path, network=OneLayer())
     obs = torch.randn(5, 4)
     assert torch.equal(loaded(obs).logits, result.policy(obs).logits)
 

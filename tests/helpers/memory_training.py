@@ -121,12 +121,8 @@ class Replay:
 
 def run_config(world: str, **changes: Any) -> RunConfig:
     return RunConfig(
-        env=world,
-        num_envs=4,
-        num_steps=8,
-        num_threads=1,
-        total_timesteps=4 * 8 * 6,
+        env=world, num_envs=4, num_steps=8, num_threads=1, total_timesteps=4 * 8 * 6,
         eval=EvaluationConfig(every=2, episodes=3, final_episodes=3),
         checkpoint=CheckpointConfig(every=1, keep_last_n=None),
         **{"policy": PolicyConfig(hidden=(8,), memory="gru", memory_size=5)} | changes,
-    )
+    )  # fmt: skip

@@ -23,27 +23,17 @@ from tests.helpers.thread_ranks import on_ranks
 STEPS = 8 * 16
 """Env steps of one update of `SMALL`."""
 SMALL = RunConfig(
-    num_envs=8,
-    num_steps=16,
-    num_threads=1,
-    device="cpu",
-    total_timesteps=4 * STEPS,
-    ppo=PPOConfig(num_minibatches=4, num_epochs=2),
-    eval=EvaluationConfig(every=2, episodes=4, final_episodes=4),
+    num_envs=8, num_steps=16, num_threads=1, device="cpu", total_timesteps=4 * STEPS,
+    ppo=PPOConfig(num_minibatches=4, num_epochs=2), eval=EvaluationConfig(every=2, episodes=4, final_episodes=4),
     checkpoint=CheckpointConfig(every=3),
-)
+)  # fmt: skip
 
 
 def train_on_ranks(
-    size: int,
-    folder: Path,
-    config: RunConfig | Callable[[int], RunConfig] | None = None,
-    *,
-    like: RunConfig = SMALL,
-    callbacks: Callable[[], Iterable[Any]] = tuple,
-    display: Display | None = None,
+    size: int, folder: Path, config: RunConfig | Callable[[int], RunConfig] | None = None, *,
+    like: RunConfig = SMALL, callbacks: Callable[[], Iterable[Any]] = tuple, display: Display | None = None,
     **request: Any,
-) -> list[TrainResult]:
+) -> list[TrainResult]:  # fmt: skip
     """Train a run with runs folder `folder` on so many ranks; returns what each of them returns.
 
     `config` may be a function of the rank. `like`: a config with the network of the run, where `config` is none; each

@@ -22,6 +22,7 @@ from scramjet.training.config.files import starting_config
 from scramjet.training.learner import Learner, RolloutSize
 from scramjet.training.rollout.player import RolloutPlayer
 from tests.helpers.observed import batch_of
+from tests.helpers.small_runs import OneLayer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -171,18 +172,6 @@ def test_the_preset_of_the_maze_keeps_the_step_count_from_the_planner():
 
 
 # --- a user's own module -----------------------------------------------------------------------------------------
-
-
-class OneLayer(nn.Module):
-    """The least a user must bring."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, obs):
-        out = self.layer(obs.flatten(1))
-        return out[:, :-1], out[:, -1]
 
 
 class HeadsNamedLogitsAndValue(nn.Module):

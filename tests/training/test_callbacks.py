@@ -26,8 +26,6 @@ def train(tmp_path: Path, *callbacks: Any, **settings: Any) -> scramjet.TrainRes
 
 
 class Diary(scramjet.Callback):
-    """Writes down what it is told."""
-
     def __init__(self) -> None:
         self.told: list[Any] = []
 
@@ -150,8 +148,6 @@ def checked(*returned: Any) -> dict[str, float]:
 
 
 class Returning:
-    """Returns what it is given."""
-
     def __init__(self, metrics: Any) -> None:
         self.metrics = metrics
 
@@ -159,22 +155,20 @@ class Returning:
         return self.metrics
 
 
+OWN = ("entropy", "eval/mine", "time", "step")
+NO_NUMBERS: tuple[Any, ...] = (10**400, torch.ones(2), np.complex64(3), torch.tensor(3 + 0j), np.array("3"))
+
+
 def test_metrics_that_do_not_fit_are_told_with_the_callback():
     for returned, message in [
         (3, "may return a dict of numbers by name"),
-        *(
-            ({name: 1.0}, f"'{name}', which is one of scramjet's own")
-            for name in ("entropy", "eval/mine", "time", "step")
-        ),
+        *(({name: 1.0}, f"'{name}', which is one of scramjet's own") for name in OWN),
         *(({name: 1.0}, "printable characters") for name in ("", "\x1b[2J")),
         ({3: 1.0}, "named a metric 3"),
         ({"mine": math.nan}, "'mine' as nan; it must be one finite number"),
         ({"mine": "high"}, "'mine' as 'high'"),
         ({"mine": None}, "'mine' as None"),
-        *(
-            ({"mine": value}, "one finite number")
-            for value in (10**400, torch.ones(2), np.complex64(3), torch.tensor(3 + 0j), np.array("3"))
-        ),
+        *(({"mine": value}, "one finite number") for value in NO_NUMBERS),
     ]:
         with pytest.raises(CallbackError, match=message) as raised:
             checked(returned)
@@ -215,15 +209,9 @@ def test_what_is_no_callback_is_refused_before_anything_begins(tmp_path: Path):
 
 
 def test_a_reason_to_stop_is_text(tmp_path: Path):
-    class Wrong:
-        def on_update(self, record: Any, session: scramjet.Session) -> None:
-            session.stop(3)  # type: ignore[arg-type]
-
+    wrong = SimpleNamespace(on_update=lambda record, session: session.stop(3))
     with pytest.raises(CallbackError, match="reason=3 must be text"):
-        train(tmp_path, Wrong())
-
-
-# --- sinks
+        train(tmp_path, wrong)
 
 
 class Sink(scramjet.Callback):

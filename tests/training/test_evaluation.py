@@ -226,9 +226,6 @@ def test_a_stop_leaves_a_short_evaluation_within_a_run_time_to_end(monkeypatch):
     assert GraceTime(lambda: True, math.inf, seconds=0.0)()
 
 
-# --- several players
-
-
 class Staggered(Env):
     """Agent k of env i lives 1 + k + i % 3 steps and earns 10 ** k a step; an endless one never dies."""
 
@@ -316,12 +313,7 @@ def test_of_a_game_that_never_ends_each_agents_episode_counts_once_a_game():
     assert result.mean_return == pytest.approx(np.mean([16 - 2.0 * 15, 15 - 2.0 * 16]))
 
 
-# --- whole runs
-
-
 class Circle(gymnasium.Env):
-    """Never ends: a greedy policy walks in a circle."""
-
     observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 

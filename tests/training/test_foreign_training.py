@@ -65,9 +65,7 @@ def test_a_factory_of_python_trains_with_its_own_numbers_and_is_given_again_to_g
     assert tall.mean_length == 20  # it is the one that was given that is played
 
 
-def test_a_factory_in_a_file_is_found_by_name_and_takes_parameters_and_a_script_does_not_train_again(
-    tmp_path, monkeypatch
-):
+def test_a_factory_in_a_file_is_found_by_name_with_parameters_and_a_script_does_not_train_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stairs.py").write_text(
         "import gymnasium\nimport scramjet\nfrom gymnasium.wrappers import TimeLimit\n\n"
@@ -124,12 +122,10 @@ def test_each_library_trains_and_evaluates(tmp_path, package, env, changes):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    ("env", "frame_stack", "sign"), [("gym:FrozenLake-v1", 1, "HFFG"), ("gym:CartPole-v1", 2, "▀")]
-)
-def test_eval_with_render_draws_a_gymnasium_env_as_text(tmp_path, capsys, env, frame_stack, sign):
+@pytest.mark.parametrize(("env", "frames", "sign"), [("gym:FrozenLake-v1", 1, "HFFG"), ("gym:CartPole-v1", 2, "▀")])
+def test_eval_with_render_draws_a_gymnasium_env_as_text(tmp_path, capsys, env, frames, sign):
     pytest.importorskip("pygame", reason="Gymnasium draws with it")
-    run = train(settings(env, frame_stack=frame_stack), tmp_path).run_path
+    run = train(settings(env, frame_stack=frames), tmp_path).run_path
     assert cli.run(["eval", str(run), "--render"]) == 0
     shown = capsys.readouterr().out
     assert sign in shown

@@ -47,15 +47,9 @@ def ppo_config(**changes: Any) -> PPOConfig:
 
 
 def make(
-    world: str | Env,
-    config: PolicyConfig,
-    ppo: PPOConfig | None = None,
-    *,
-    recorded: bool = True,
-    by_epoch: bool = False,
-    fused: bool = False,
-    with_kernels: bool = False,
-):
+    world: str | Env, config: PolicyConfig, ppo: PPOConfig | None = None, *, recorded: bool = True,
+    by_epoch: bool = False, fused: bool = False, with_kernels: bool = False,
+):  # fmt: skip
     """What plays rollouts on the GPU, and a learner there; `with_kernels`: around torch's operators.
 
     `by_epoch`: record each epoch of an update, also where the whole update could be recorded.
@@ -187,8 +181,6 @@ def test_recorded_kernels_around_a_network_learn_what_the_operators_would(name):
 
 
 class Calls(TorchDispatchMode):
-    """Counts torch's operators that are called from Python."""
-
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
@@ -243,9 +235,8 @@ UPDATE = 64 * 32
 def small_config(num_updates: int = 12, world: str = "cartpole", **changes) -> RunConfig:
     config = starting_config(world)
     ppo = replace(config.ppo, learning_rate=0.001, entropy_coef=0.01)  # constant: the same however long the run is
-    return replace(
-        config, ppo=ppo, device="cuda", num_envs=64, num_steps=32, total_timesteps=UPDATE * num_updates, **changes
-    )
+    sizes = {"num_envs": 64, "num_steps": 32, "total_timesteps": UPDATE * num_updates}
+    return replace(config, ppo=ppo, device="cuda", **sizes, **changes)
 
 
 def run(tmp_path: Path, name: str, num_updates: int = 12, world: str = "cartpole", **changes: Any) -> Any:

@@ -53,25 +53,17 @@ def make_rollout(policy, seed=0, masked=False):
     truncated = ~terminated & (torch.rand(NUM_STEPS, NUM_ENVS, generator=g) < 0.1)
     terminated[-1, 0], truncated[-1, 0], terminated[-1, 1], truncated[-1, 1] = True, False, False, True
     return Rollout(
-        obs=obs,
-        mask=mask if masked else None,
-        action=action,
+        obs=obs, mask=mask if masked else None, action=action,
         log_prob=log_prob + 0.15 * torch.randn(NUM_STEPS, NUM_ENVS, generator=g),
         value=value.reshape(NUM_STEPS + 1, NUM_ENVS) + 0.3 * torch.randn(NUM_STEPS + 1, NUM_ENVS, generator=g),
-        reward=torch.randn(NUM_STEPS, NUM_ENVS, generator=g) * 2,
-        terminated=terminated,
-        truncated=truncated,
-        final_value=torch.where(truncated, torch.randn(NUM_STEPS, NUM_ENVS, generator=g), 0.0),
-        alive=None,
-        seat=None,
-        recurrent=RecurrentStates(PlayedBy.ONE, NUM_ENVS, 1, 0),
-        states=torch.zeros(1, NUM_ENVS, 0),
+        reward=torch.randn(NUM_STEPS, NUM_ENVS, generator=g) * 2, terminated=terminated, truncated=truncated,
+        final_value=torch.where(truncated, torch.randn(NUM_STEPS, NUM_ENVS, generator=g), 0.0), alive=None, seat=None,
+        recurrent=RecurrentStates(PlayedBy.ONE, NUM_ENVS, 1, 0), states=torch.zeros(1, NUM_ENVS, 0),
         noise=torch.zeros(NUM_STEPS, NUM_ENVS),
-    )
+    )  # fmt: skip
 
 
 def learner_of(policy, executor=None, seed=SEED, **changes):
-    """A learner from such rollouts, by torch's operators."""
     size = RolloutSize(NUM_ENVS, NUM_ENVS * NUM_STEPS)
     config = PPOConfig(**BASE | changes)
     return Learner(executor or TorchExecutor(policy), config, size, total_steps=TOTAL_STEPS, seed=seed)
@@ -146,12 +138,9 @@ class Oracle:
         data = {
             "obs": rollout.obs[:-1].reshape(BATCH, -1).double(),
             "mask": None if rollout.mask is None else rollout.mask[:-1].reshape(BATCH, -1),
-            "action": rollout.action.reshape(BATCH),
-            "old_log_prob": rollout.log_prob.reshape(BATCH).double(),
-            "old_value": rollout.value[:-1].reshape(BATCH).double(),
-            "advantage": advantage,
-            "returns": returns,
-        }
+            "action": rollout.action.reshape(BATCH), "old_log_prob": rollout.log_prob.reshape(BATCH).double(),
+            "old_value": rollout.value[:-1].reshape(BATCH).double(), "advantage": advantage, "returns": returns,
+        }  # fmt: skip
         history, epochs = [], 0
         for _ in range(self.epochs):
             order = torch.randperm(BATCH, generator=self.order)
@@ -194,14 +183,11 @@ class Oracle:
         self.adam({name: g * shrink for name, g in gradients.items()})
         log_ratio = ratio.detach().log()
         return {
-            "policy_loss": policy_loss.item(),
-            "value_loss": value_loss.item(),
-            "entropy": entropy.item(),
-            "approx_kl": ((ratio.detach() - 1) - log_ratio).mean().item(),
-            "approx_kl_k1": -log_ratio.mean().item(),
+            "policy_loss": policy_loss.item(), "value_loss": value_loss.item(), "entropy": entropy.item(),
+            "approx_kl": ((ratio.detach() - 1) - log_ratio).mean().item(), "approx_kl_k1": -log_ratio.mean().item(),
             "clip_fraction": ((ratio < 1 - self.clip) | (ratio > 1 + self.clip)).double().mean().item(),
             "grad_norm": norm,
-        }
+        }  # fmt: skip
 
     def adam(self, gradients):
         """Kingma & Ba 2015, algorithm 1."""

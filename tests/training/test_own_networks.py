@@ -1,4 +1,4 @@
-"""Networks and memory cores that a user writes himself: what they remember, and losses that they add to PPO's."""
+"""Networks and memory cores that a user writes himself or changes: what they remember, and losses that they add."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ from scramjet.errors import CheckpointError, ConfigError, TrainingError
 from scramjet.policies import Core, Policy, PolicyConfig, default_network
 from scramjet.training.learner import Learner, loss_settings
 from scramjet.training.persistence import state
+from scramjet.training.session import Session
 from tests.helpers.choosing import choosing_world
 from tests.helpers.memory_training import play, run_config
 from tests.helpers.run_files import lines_of
-
-# --- losses of a network's own
-
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TINY: dict[str, Any] = {
@@ -200,20 +198,15 @@ class StopAfterTwo:
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    "unused head": Plain,
-    "frozen": Frozen,
-    "dropout": Dropping,
-    "frozen with a loss": lambda: with_loss(reconstruction, Frozen),
-    "noise in the loss": lambda: with_loss(noisy),
-}
+    "unused head": Plain, "frozen": Frozen, "dropout": Dropping,
+    "frozen with a loss": lambda: with_loss(reconstruction, Frozen), "noise in the loss": lambda: with_loss(noisy),
+}  # fmt: skip
 
 
 CORE = ("frozen with a loss", "noise in the loss")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in CORE else pytest.param(name, marks=pytest.mark.rest) for name in NETWORKS]
-)
+@pytest.mark.parametrize("name", [n if n in CORE else pytest.param(n, marks=pytest.mark.rest) for n in NETWORKS])
 def test_a_stopped_run_of_an_own_network_goes_on_bit_for_bit_and_can_be_forked(tmp_path: Path, name: str):
     make = NETWORKS[name]
     whole = train(tmp_path, make(), total_timesteps=128)
@@ -297,7 +290,6 @@ class Latch(Core):
 
 
 def latched(env: Any, config: PolicyConfig, mistake: str = "") -> Policy:
-    """A policy whose core is a latch."""
     spaces = env.observation_space, env.action_space
     network = default_network(*spaces, config, core=lambda num_inputs, _: Latch(num_inputs, mistake))
     return Policy(network, *spaces, config)
@@ -365,3 +357,57 @@ def test_settings_that_do_not_fit_memory_are_refused_with_one_that_does(tmp_path
     with pytest.raises(ConfigError, match=r"bptt_horizon=4 .*--policy.memory lstm, or --bptt-horizon none"):
         scramjet.train(without, runs_dir=tmp_path, display="quiet")
     assert not list(tmp_path.iterdir())
+
+
+# --- what a callback changes in a policy or its optimizer holds at once, also on the fast path -----------------------
+
+
+SETTINGS: dict[str, Any] = {
+    "env": "cartpole", "seed": 1, "num_steps": 32, "num_epochs": 2, "num_minibatches": 2,
+    "policy": {"hidden": (16, 16)}, "eval": {"episodes": 2}, "display": "quiet", "num_threads": 1,
+}  # fmt: skip
+
+
+def weights_after(folder: Path, change: Callable[[Session], None] | None, **settings: Any) -> torch.Tensor:
+    """All weights in a row after three updates, with a change made after the first."""
+
+    class Changing(scramjet.Callback):
+        seen = 0
+
+        def on_update(self, record: dict[str, Any], session: Session) -> None:
+            self.seen += 1
+            if change is not None and self.seen == 1:
+                change(session)
+
+    result = scramjet.train(**SETTINGS, runs_dir=str(folder), callbacks=[Changing()], **settings)
+    return torch.cat([weight.detach().flatten() for weight in result.policy.network.parameters()])
+
+
+def hook(session: Session) -> None:
+    session.policy.network.actor.register_forward_hook(lambda module, given, out: 2 * out)
+
+
+def swap_activation(session: Session) -> None:
+    session.policy.network.actor[1] = nn.ReLU()
+
+
+def replace_logits(session: Session) -> None:
+    network = session.policy.network
+    usual = network.logits
+    network.logits = lambda obs: 0.5 * usual(obs)
+
+
+def decay(session: Session) -> None:
+    session.learner.optimizer.param_groups[0]["weight_decay"] = 1.0
+
+
+@pytest.mark.parametrize("num_envs", [8, 24], ids=["steps in one compiled function", "step by step"])
+def test_a_changed_policy_acts_and_learns_as_by_plain_torch(tmp_path: Path, num_envs: int) -> None:
+    settings = {"num_envs": num_envs, "total_timesteps": 3 * num_envs * 32}
+    untouched = weights_after(tmp_path / "untouched", None, **settings)
+    for change in (hook, swap_activation, replace_logits, decay):
+        fast = weights_after(tmp_path / f"fast {change.__name__}", change, **settings)
+        plain = weights_after(tmp_path / f"plain {change.__name__}", change, fused=False, **settings)
+        learned = float((plain - untouched).norm())
+        assert learned > 1e-3, change
+        assert float((fast - plain).norm()) < 1e-2 * learned, change

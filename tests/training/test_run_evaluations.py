@@ -32,9 +32,6 @@ def train(config: RunConfig | None, folder: Path, num_updates: int, **options: A
     return scramjet.train(config, **given | options).run_path
 
 
-# --- the best checkpoint -----------------------------------------------------------------------------------------
-
-
 def result(mean: float, std: float, episodes: int) -> Evaluation:
     return Evaluation(mean_return=mean, std_return=std, mean_length=1.0, episodes=episodes, stats={})
 
@@ -85,9 +82,6 @@ def test_without_evaluations_the_best_is_judged_by_the_lower_bound_of_the_last_h
     (record,) = (record for record in lines_of(run) if record["step"] == best.step)
     assert best.metadata["best_return"] == record["return_100"]
     assert best.metadata["best_lower_bound"] < best.metadata["best_return"]
-
-
-# --- which episodes ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

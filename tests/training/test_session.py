@@ -36,15 +36,12 @@ from scramjet.training.stopping import Stopping
 from scramjet.training.threads import limit_threads
 from tests.helpers import HELPERS
 from tests.helpers.memory_training import run_config
-from tests.helpers.player_training import EVERY_AGENT
 from tests.helpers.run_files import assert_resumes_exactly
 from tests.helpers.sessions import SMALL, begun, train
+from tests.helpers.small_runs import OneLayer
 from tests.helpers.thread_ranks import on_ranks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-# --- what it is made of
 
 
 def weights_of(policy: Any) -> torch.Tensor:
@@ -230,27 +227,12 @@ def test_operators_take_no_more_threads_than_there_are_free_cores_and_compiled_f
         assert told in (note_told, None), (free, network)
 
 
-class Own(nn.Module):
-    """A network that is no default one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        out = self.layer(obs)
-        return out[:, :2], out[:, 2]
-
-
 def test_the_number_of_threads_is_frozen_with_the_run_and_one_of_the_users_is_kept(machine, tmp_path):
     machine(8)
     for given, expected in ((replace(SMALL, num_threads=RunConfig.num_threads), 1), (replace(SMALL, num_threads=2), 2)):
         given = replace(given, policy=PolicyConfig())
-        result = scramjet.train(given, network=Own(), runs_dir=tmp_path, display="quiet")
+        result = scramjet.train(given, network=OneLayer(), runs_dir=tmp_path, display="quiet")
         assert f"num_threads = {expected}\n" in (result.run_path / "config.toml").read_text()
-
-
-# --- resumed bit for bit
 
 
 PRIVILEGED = HELPERS / "worlds" / "privileged.py"
@@ -281,7 +263,7 @@ REST: dict[str, tuple[str, dict[str, Any]]] = {
     "memory of seats, values rescaled": ("connect_four", {"ppo": PPOConfig(value_scale="popart", target_entropy=0.5)}),
     "values in a logarithmic scale": ("cartpole", {"ppo": PPOConfig(value_scale="symlog")}),
     "colored noise": ("pendulum", {"ppo": PPOConfig(target_entropy=0.5), "policy": remembering(noise_color=0.5)}),
-    "agents": (EVERY_AGENT, PLAYERS),
+    "agents": (f"{HELPERS}/worlds/everything.py:EveryAgent", PLAYERS),
     "seats": (f"{HELPERS}/player_worlds.py:Trio", PLAYERS),
     "privileged critic": (f"{PRIVILEGED}:HiddenBit", {"policy": PolicyConfig(hidden=(8,))}),
     "privileged critic of agents, masks, memory": (f"{PRIVILEGED}:Cards", {"policy": remembering("lstm")}),

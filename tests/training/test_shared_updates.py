@@ -68,10 +68,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def assert_same(found: Learned, expected: Learned) -> None:
-    """The same tensors and metrics within float tolerance."""
-    torch.testing.assert_close(
-        {name: found.tensors[name] for name in expected.tensors}, expected.tensors, rtol=2e-4, atol=2e-5
-    )
+    tensors = {name: found.tensors[name] for name in expected.tensors}
+    torch.testing.assert_close(tensors, expected.tensors, rtol=2e-4, atol=2e-5)
     for ours, theirs in zip(found.metrics, expected.metrics, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
 
@@ -90,9 +88,7 @@ def assert_ranks_learn_what_one_learns(case: Case, sizes: tuple[int, ...] = (2,)
 CORE = ("mlp", "normalized_by_batch", "popart", "agents_fixed", "own_losses", "impala")
 
 
-@pytest.mark.parametrize(
-    "name", [*CORE, *(pytest.param(name, marks=pytest.mark.rest) for name in CASES if name not in CORE)]
-)
+@pytest.mark.parametrize("name", [*CORE, *(pytest.param(n, marks=pytest.mark.rest) for n in CASES if n not in CORE)])
 def test_ranks_learn_together_what_one_rank_learns_from_the_same_rollouts(name):
     assert_ranks_learn_what_one_learns(Case(**CASES[name]), (2, 4))
 

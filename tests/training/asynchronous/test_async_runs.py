@@ -79,8 +79,6 @@ def test_the_command_line_trains_and_tells(tmp_path, capsys):
     assert "32 actors are more than num_envs=8" in capsys.readouterr().err
 
 
-# --- recorded and replayed -------------------------------------------------------------------------------------------
-
 FEW = ("a choice", "seats", "processes, memory")
 
 
@@ -104,9 +102,7 @@ def record_and_replay(case, tmp_path, near=2e-5, **changes):
     ]
 
 
-@pytest.mark.parametrize(
-    "case", [case if case in FEW else pytest.param(case, marks=pytest.mark.rest) for case in CASES]
-)
+@pytest.mark.parametrize("case", [c if c in FEW else pytest.param(c, marks=pytest.mark.rest) for c in CASES])
 def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_replayed_bit_for_bit(case, tmp_path):
     (told, weights), (told_again, weights_again) = record_and_replay(case, tmp_path)
     assert told == told_again
@@ -137,9 +133,6 @@ def test_actors_beside_a_learner_on_the_gpu_learn_and_a_resumed_run_goes_on(env,
     whole = scramjet.train(resume=half.run_path, runs_dir=tmp_path, display="quiet", total_timesteps=120_000)
     assert whole.step >= 120_000
     assert lines_of(whole.run_path)[-1]["return_100"] > 100
-
-
-# --- resumed and forked ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["a choice", pytest.param("processes, memory", marks=pytest.mark.rest)])
@@ -178,8 +171,6 @@ def test_a_resumed_run_begins_with_what_its_fresh_episodes_show_and_a_fork_may_b
 
 
 class Failing(Corridor):
-    """Raises now and then."""
-
     def step(self, action):
         if self.np_random.random() < 0.02:
             raise KeyError("the door is missing")

@@ -41,9 +41,6 @@ def test_a_schedule_names_only_actors_that_had_leave_to_play():
     assert events == [{"round": [0], "version": 0}]
 
 
-# --- replayed --------------------------------------------------------------------------------------------------------
-
-
 def lagging_schedule(folder, num_updates, lag=0):
     """A file in which two actors play with weights that are `lag` updates old when they are learned from."""
     events = [{"play": actor, "version": 0} for actor in (0, 1)] * lag
@@ -115,9 +112,6 @@ def test_a_schedule_that_cannot_be_replayed_is_refused(tmp_path):
     assert not list((tmp_path / "runs").glob("*"))
 
 
-# --- recorded --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A run of six updates that recorded its schedule, and saved itself after every second one."""
@@ -127,7 +121,6 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture
 def run(recorded, tmp_path):
-    """A copy of it."""
     return shutil.copytree(recorded, tmp_path / "r", symlinks=True)
 
 

@@ -219,13 +219,9 @@ def test_a_frozen_config_comes_back_equal_and_writes_every_value(tmp_path):
     off = PPOConfig(max_grad_norm=None, normalize_advantages="off", target_kl=None, minibatch_size=None)
     on = PPOConfig(value_clip=0.2, target_kl=0.02, minibatch_size=64, learning_rate=1e-7)
     for config in (
-        RunConfig(),
-        resolve(RunConfig()),
-        replace(SAME, time_limit="1h30m", env_parameters={"arms": 5, "noise": 0.25}),
-        RunConfig(env="cartpole", env_parameters={"max_episode_steps": None}),
-        RunConfig(ppo=off),
-        RunConfig(ppo=on),
-    ):
+        RunConfig(), resolve(RunConfig()), replace(SAME, time_limit="1h30m", env_parameters={"arms": 5, "noise": 0.25}),
+        RunConfig(env="cartpole", env_parameters={"max_episode_steps": None}), RunConfig(ppo=off), RunConfig(ppo=on),
+    ):  # fmt: skip
         text = to_toml(config)
         assert load_frozen(write(tmp_path, "config.toml", text)) == config
         written = tomllib.loads(text)
@@ -315,10 +311,8 @@ def test_they_lie_over_a_run_config_a_file_and_a_fork_and_a_resumed_run_takes_on
     file.write_text('env = "bandit"\nseed = 7\n[ppo]\ngamma = 0.25\n')
     second = scramjet.train(file, runs_dir=tmp_path, learning_rate=1e-3, **TINY)
     assert (frozen(second).seed, frozen(second).ppo.gamma, frozen(second).ppo.learning_rate) == (7, 0.25, 1e-3)
-    forked = scramjet.train(
-        fork=first.run_path, runs_dir=tmp_path, entropy_coef=0.5, total_timesteps=64, display="quiet"
-    )
-    assert (frozen(forked).ppo.gamma, frozen(forked).ppo.entropy_coef) == (0.5, 0.5)
+    fork = scramjet.train(fork=first.run_path, runs_dir=tmp_path, entropy_coef=0.5, total_timesteps=64, display="quiet")
+    assert (frozen(fork).ppo.gamma, frozen(fork).ppo.entropy_coef) == (0.5, 0.5)
     with pytest.raises(ConfigError, match=r"seed cannot change when a run is resumed.*fork="):
         scramjet.train(resume=first.run_path, seed=6)
     resumed = scramjet.train(resume=first.run_path, total_timesteps="0.064K", display="quiet")

@@ -113,9 +113,6 @@ def test_a_rule_names_the_field_its_value_and_the_default_and_types_and_flags_ar
     assert flag("num_minibatches") == "--num-minibatches"
 
 
-# --- RunConfig ---------------------------------------------------------------------------------------------
-
-
 def test_total_timesteps_and_durations_may_be_written_as_people_write_them():
     for text, count in (("1M", 1_000_000), ("500K", 500_000), ("1e6", 1_000_000), (1e6, 1_000_000), (7, 7)):
         assert RunConfig(total_timesteps=text).total_timesteps == count, text
@@ -285,10 +282,8 @@ def test_a_number_of_minibatches_that_is_given_stands_in_place_of_a_size_from_be
     preset = PPOConfig(minibatch_size=512, num_epochs=3)
     given = reopened(preset, replace(preset, num_minibatches=8), {"num_minibatches"})
     assert given.num_minibatches_for(1024) == 8
-    both = reopened(
-        preset, replace(preset, num_minibatches=8, minibatch_size=64), {"num_minibatches", "minibatch_size"}
-    )
-    assert both.num_minibatches_for(1024) == 16
+    two = reopened(preset, replace(preset, num_minibatches=8, minibatch_size=64), {"minibatch_size", "num_minibatches"})
+    assert two.num_minibatches_for(1024) == 16
     sized = reopened(PPOConfig(num_minibatches=4), PPOConfig(num_minibatches=4, minibatch_size=128), {"minibatch_size"})
     assert (sized.num_minibatches, sized.minibatch_size) == (None, 128)
 
@@ -321,15 +316,11 @@ def test_envs_run_where_networks_do_unless_told_or_stacked(monkeypatch):
 
 
 def test_changes_between_two_configs_are_listed_by_dotted_name():
-    before = {"seed": 1, "policy": {"hidden": [64], "activation": "tanh"}, "gone": 1}
+    first = {"seed": 1, "policy": {"hidden": [64], "activation": "tanh"}, "gone": 1}
     after = {"seed": 2, "policy": {"hidden": [32], "activation": "tanh"}, "new": 5}
-    assert changes(before, after) == {
-        "seed": [1, 2],
-        "policy.hidden": [[64], [32]],
-        "gone": [1, None],
-        "new": [None, 5],
-    }
-    assert changes(before, before) == {}
+    expected = {"seed": [1, 2], "policy.hidden": [[64], [32]], "gone": [1, None], "new": [None, 5]}
+    assert changes(first, after) == expected
+    assert changes(first, first) == {}
 
 
 def test_a_fork_may_choose_another_device():
@@ -393,7 +384,7 @@ def test_a_file_that_names_the_algorithm_chooses_it(tmp_path):
     assert base_config(None, Place(config=file), "alphazero").spo == SPOConfig()
 
 
-def test_keywords_choose_it_beside_dicts_and_config_objects():
+def test_keywords_choose_it_beside_dicts_and_config_objects_and_back_nothing_of_the_search_is_left():
     usual = starting_config("cartpole")
     by_dict = with_keywords(usual, {"algorithm": "spo", "spo": {"particles": 8}})
     by_key = with_keywords(usual, {"algorithm": "spo", "spo.particles": 8})
@@ -402,10 +393,6 @@ def test_keywords_choose_it_beside_dicts_and_config_objects():
     assert by_object.algorithm == "spo"
     with_loss = with_keywords(usual, {"algorithm": "alphazero", "ppo": PPOConfig(learning_rate=0.5)})
     assert with_loss.ppo.learning_rate == 0.5
-
-
-def test_there_and_back_nothing_of_the_search_is_left():
-    usual = starting_config("cartpole")
     searched = replace(with_algorithm(usual, "spo"), spo=SPOConfig(particles=3))
     assert with_algorithm(usual, "ppo") is usual
     assert with_algorithm(searched, "alphazero").spo == SPOConfig()
@@ -430,20 +417,15 @@ def test_every_setting_of_ppo_is_either_used_by_a_search_or_refused_by_name():
         elif ppo is not None:
             with pytest.raises(ConfigError, match=f"{name}=.* is PPO's, and algorithm='{algorithm}' does not use it"):
                 RunConfig(algorithm=algorithm, ppo=ppo)
-    with pytest.raises(
-        ConfigError, match=r"target_entropy_rate=.* does nothing without a target; add --target-entropy"
-    ):
+    with pytest.raises(ConfigError, match=r"entropy_rate=.* does nothing without a target; add --target-entropy"):
         RunConfig(ppo=PPOConfig(target_entropy_rate=0.1))  # PPO does not use it alone either
 
 
-def test_settings_of_another_algorithm_are_refused_by_name():
+def test_settings_of_another_algorithm_and_an_unknown_one_are_refused_by_name():
     others = {"spo": SPOConfig(depth=2), "alphazero": AlphaZeroConfig(simulations=5)}
     for algorithm, name in itertools.product(("ppo", "spo", "alphazero"), others):
         if name != algorithm:
             with pytest.raises(ConfigError, match=rf"{name}\.(depth=2|simulations=5) is for another algorithm"):
                 RunConfig(algorithm=algorithm, **{name: others[name]})
-
-
-def test_python_is_told_the_algorithms_there_are():
     with pytest.raises(ConfigError, match=r"algorithm='mcts' must be 'ppo' or 'spo' or 'alphazero'$"):
         scramjet.train("cartpole", algorithm="mcts")

@@ -133,9 +133,8 @@ def test_the_loss_of_icm_weighs_the_inverse_and_the_forward_model():
 
 def test_the_bonus_of_icm_is_the_error_of_the_prediction_and_nothing_where_an_episode_ends():
     bonus, steps = icm(), walk(10, 5, ends=0.3)
-    predicted = bonus.predictor(
-        torch.cat([bonus.dynamics.features(flat(steps).obs), torch.eye(2)[flat(steps).action]], 1)
-    )
+    taken = torch.eye(2)[flat(steps).action]
+    predicted = bonus.predictor(torch.cat([bonus.dynamics.features(flat(steps).obs), taken], 1))
     expected = 0.5 * (predicted - bonus.dynamics.features(flat(steps).next_obs)).square().sum(1)
     found = bonus.bonuses(steps)
     torch.testing.assert_close(found.flatten(), expected * ~flat(steps).ended)

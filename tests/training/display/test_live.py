@@ -167,9 +167,8 @@ def test_records_that_come_faster_than_the_screen_draw_nothing_and_leave_nothing
     assert screen.output == before
     progress = screen.display._progress
     assert progress.episodes == 10_000 * 40
-    assert all(
-        len(value) <= 512 for value in (*vars(progress).values(), progress.curve.values) if hasattr(value, "__len__")
-    )
+    held = (*vars(progress).values(), progress.curve.values)
+    assert all(len(each) <= 512 for each in held if hasattr(each, "__len__"))
     screen.clock.now += 3.0
     screen.display.record(a_record(500))
     assert screen.output != before
@@ -214,9 +213,6 @@ def test_the_view_goes_on_ticking_while_an_update_takes_long_and_stops_when_it_i
     last = output.getvalue()
     time.sleep(0.05)
     assert output.getvalue() == last
-
-
-# --- how it ends
 
 
 def test_close_gives_the_cursor_back_once_and_leaves_the_last_state():

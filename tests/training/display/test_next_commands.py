@@ -6,7 +6,6 @@ import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 
@@ -93,12 +92,7 @@ def test_commands_are_quoted_for_a_shell_and_broken_over_lines_are_the_same_to_i
             assert max(map(len, lines)) <= width
 
 
-# --- worlds that no command can name
-
-
-TINY: dict[str, Any] = {
-    "num_envs": 4, "num_steps": 4, "total_timesteps": 16, "policy": {"hidden": [8]}, "display": "plain"
-}  # fmt: skip
+TINY = {"num_envs": 4, "num_steps": 4, "total_timesteps": 16, "policy": {"hidden": [8]}, "display": "plain"}
 
 
 def make_cartpole(limit: int = 500) -> gymnasium.Env:

@@ -138,8 +138,6 @@ def test_plain_lines_survive_an_ascii_file_and_a_reader_that_left():
 
 
 class Noted(QuietDisplay):
-    """Keeps what it is told of progress."""
-
     def __init__(self) -> None:
         self.told: list[str] = []
         self.has_heard = threading.Event()
@@ -176,9 +174,6 @@ def test_what_is_compiled_is_told_until_it_is_done_or_the_body_ends_whatever_hap
     finally:
         compiling.abandon()
     assert not tickers()
-
-
-# --- which display
 
 
 def test_auto_is_live_only_where_a_terminal_can_show_it_and_a_mode_asked_for_is_given(monkeypatch):

@@ -84,9 +84,6 @@ def test_what_rank_0_makes_reaches_all_ranks_and_what_it_cannot_make_is_raised_o
     assert told(share(fail)) == [(ConfigError, "there is no run", False), *others]
 
 
-# --- in each update
-
-
 def together(ranks, *, rollout=None, mode="sync", num_ended=0, news=()) -> tuple[Together, Any]:
     """What exchanges with other ranks, around a session as far as it looks at it."""
     numbers = np.arange(num_ended)
@@ -94,11 +91,8 @@ def together(ranks, *, rollout=None, mode="sync", num_ended=0, news=()) -> tuple
     session: Any = SimpleNamespace(
         ranks=ranks,
         collector=SimpleNamespace(collect=lambda gives_up: rollout, episodes=lambda: episodes, metrics=dict),
-        config=SimpleNamespace(mode=mode),
-        pool=SimpleNamespace(num_envs=2),
-        first_update=0,
-        news=deque(news),
-    )
+        config=SimpleNamespace(mode=mode), pool=SimpleNamespace(num_envs=2), first_update=0, news=deque(news),
+    )  # fmt: skip
     return Together(session), session
 
 
@@ -169,9 +163,6 @@ def test_metrics_of_collecting_add_up_or_are_averaged():
     assert merged_metrics([one, other]) == pytest.approx(expected)
 
 
-# --- the private folder of a rank that is not the first
-
-
 def test_a_private_folder_goes_with_its_rank_and_one_that_a_killed_process_left_with_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = subprocess.Popen([sys.executable, "-c", ""])
@@ -225,8 +216,6 @@ MEMORY = {"policy": PolicyConfig(memory="gru", memory_size=8, hidden=(8,)), "ppo
 
 
 class Header(QuietDisplay):
-    """Keeps the remarks in a run's header."""
-
     def start(self, info):
         self.note = info.note
 

@@ -93,7 +93,6 @@ def steps_of(run: Path) -> list[int]:
 
 
 def at_update(monkeypatch, number: int, act: Callable[[], None]) -> None:
-    """Have something happen while a run learns for the `number`-th time."""
     update, count = Learner.update, [0]
 
     def noted_update(self, batch, step):
@@ -207,9 +206,6 @@ def test_whatever_a_save_raises_becomes_one_message_and_earlier_ones_stay(tmp_pa
     )
     assert "not saved: the checkpoint of step 128 could not be made" in capsys.readouterr().out
     assert load_checkpoint(tmp_path / "cartpole-1").step == 64
-
-
-# --- what happens to the run's folder meanwhile
 
 
 def test_removing_the_lock_of_a_run_lets_no_second_writer_in(tmp_path, monkeypatch):

@@ -44,22 +44,13 @@ def through_a_file(space: Any) -> Any:
 SPACES = [
     Box(-math.inf, math.inf, (3,), np.float32),
     Box(np.float32([-1, -math.inf]), np.float32([math.inf, 0.1]), dtype=np.float32),
-    Box(-1e300, 0.1, (2, 3), np.float64),
-    Box(0, 255, (84, 84, 4), np.uint8),
-    Box(-(2**63), 2**63 - 1, (2,), np.int64),
-    Box(0, 1, (), np.float32),
-    Box(0, 1, (2,), np.bool_),
-    Discrete(7),
-    Discrete(3, start=-2),
-    MultiDiscrete([[2, 3], [4, 5]]),
-    MultiDiscrete([2, 3], start=[1, -1]),
-    MultiDiscrete([2, 3], dtype=np.int32),
-    Tuple([Discrete(2, start=5), Text(5), Tuple([Box(0, 1, (2,), np.float64)])]),
-    MultiBinary(5),
-    MultiBinary([2, 3]),
+    Box(-1e300, 0.1, (2, 3), np.float64), Box(0, 255, (84, 84, 4), np.uint8), Box(-(2**63), 2**63 - 1, (2,), np.int64),
+    Box(0, 1, (), np.float32), Box(0, 1, (2,), np.bool_), Discrete(7), Discrete(3, start=-2),
+    MultiDiscrete([[2, 3], [4, 5]]), MultiDiscrete([2, 3], start=[1, -1]), MultiDiscrete([2, 3], dtype=np.int32),
+    Tuple([Discrete(2, start=5), Text(5), Tuple([Box(0, 1, (2,), np.float64)])]), MultiBinary(5), MultiBinary([2, 3]),
     Dict([("z", Discrete(2)), ("a", Dict({"inner": Box(0, 1, (2,))}))]),
     stacked_space(Dict({"one": Box(np.float32([0, 1]), np.float32([2, 3])), "two": Discrete(2)}), 4),
-]
+]  # fmt: skip
 
 
 def test_a_space_is_read_back_as_it_was() -> None:
@@ -97,6 +88,7 @@ def nested(depth: int) -> dict[str, Any]:
     return data
 
 
+ONE_CHOICE: dict[str, Any] = {"kind": "multi_discrete", "shape": [1], "sizes": [2], "starts": [0]}
 WRONG: dict[str, Any] = {
     "nothing": None,
     "text": "Box(0, 1, (2,), float32)",
@@ -107,13 +99,7 @@ WRONG: dict[str, Any] = {
     "an empty tuple": {"kind": "tuple", "parts": []},
     "a tuple of names": {"kind": "tuple", "parts": [["a", box()]]},
     "choices of floats": {"kind": "discrete", "n": 2, "start": 0, "dtype": "float32"},
-    "choices beyond their type": {
-        "kind": "multi_discrete",
-        "shape": [1],
-        "sizes": [300],
-        "starts": [0],
-        "dtype": "int8",
-    },
+    "choices beyond their type": {**ONE_CHOICE, "sizes": [300], "dtype": "int8"},
     "a start beyond its type": {"kind": "discrete", "n": 2, "start": 127, "dtype": "int8"},
     "a kind that is a list": {"kind": ["box"]},
     "a field more": box(more=1),

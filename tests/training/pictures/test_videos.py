@@ -180,9 +180,6 @@ def test_too_many_cells_are_refused(tmp_path: Path) -> None:
         scramjet.record_video("nowhere", tmp_path / "many.mp4", episodes=37)
 
 
-# --- while a run trains
-
-
 SMALL: dict[str, Any] = {
     "num_envs": 4, "num_steps": 16, "total_timesteps": 64 * 6, "device": "cpu", "display": "quiet",
     "eval": {"every": 0, "final_episodes": 0}, "env_parameters": {"max_episode_steps": 12},

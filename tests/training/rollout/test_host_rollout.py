@@ -34,8 +34,6 @@ LSTM = PolicyConfig(hidden=(8,), memory="lstm", memory_size=8)
 
 @dataclass(frozen=True)
 class Case:
-    """A world and what plays it."""
-
     world: str
     parameters: dict[str, Any]
     policy: PolicyConfig = SMALL
@@ -93,7 +91,6 @@ def play(case: Case, num_envs: int, device: str = "cpu", **options: Any) -> list
 
 
 def tensors(rollout: Rollout) -> dict[str, Tensor]:
-    """All that a learner reads, by name."""
     found = {"recurrent": rollout.recurrent.states}
     for field in fields(rollout):
         value = getattr(rollout, field.name)
@@ -200,12 +197,10 @@ def test_what_envs_write_is_copied_by_the_gpu_itself():
 
 UPDATE = 64 * 32
 RUNS: dict[str, dict[str, Any]] = {
-    "cartpole": {},
-    "frame stack": {"frame_stack": 3},
-    "no fused kernels": {"fused": False},
+    "cartpole": {}, "frame stack": {"frame_stack": 3}, "no fused kernels": {"fused": False},
     "memory": {"env": "masked_cartpole", "policy": PolicyConfig(memory="lstm", memory_size=16)},
     "seats": {"env": "connect_four"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.gpu

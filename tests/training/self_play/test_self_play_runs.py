@@ -68,7 +68,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
     return shutil.copytree(trained, tmp_path / "run", symlinks=True)
 
 
@@ -131,7 +130,6 @@ def test_policies_of_other_runs_play_and_are_copied_into_the_run(run: Path, tmp_
 
 
 def test_members_stay_while_a_checkpoint_needs_them_and_the_best_is_the_strongest(tmp_path: Path) -> None:
-    """And not that of the highest return."""
     run = train(tmp_path, "run", 30, self_play={**PLAY, "memory": 1000})
     needed: set[str] = set()
     for metadata in (run / "checkpoints").glob("step_*/metadata.json"):

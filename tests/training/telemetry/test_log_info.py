@@ -45,14 +45,10 @@ class Telling(gymnasium.Env[Any, Any]):
         """Numbers of this step; "odd" is there in every second episode alone."""
         odd = {"odd": float(self.episode)} if self.episode % 2 else {}
         return {
-            "success": self.steps == LENGTH,
-            "steps": self.steps,
-            "of_one": np.array([2.0 * self.steps]),
+            "success": self.steps == LENGTH, "steps": self.steps, "of_one": np.array([2.0 * self.steps]),
             "reward": {"x": 3 * self.steps, "deep": {"y": np.float32(4 * self.steps), "text": "no number"}},
-            "text": "no number",
-            "many": np.zeros(3),
-            **odd,
-        }
+            "text": "no number", "many": np.zeros(3), **odd,
+        }  # fmt: skip
 
 
 def make_vector_env(num_envs: int) -> gymnasium.vector.VectorEnv:

@@ -49,13 +49,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     place.mkdir(mode=0o700)
     (place / "local_package").mkdir(mode=0o700)
     for name, text in {
-        "walk.py": WALK,
-        "moved_helper.py": "LENGTH = 6\n",
-        "count.py": COUNT,
-        "my_env.py": world_files.COUNT + LOUDER,
+        "walk.py": WALK, "moved_helper.py": "LENGTH = 6\n", "count.py": COUNT, "my_env.py": world_files.COUNT + LOUDER,
         "local_package/__init__.py": world_files.COUNT + LOUDER + REGISTERS,
         "local_package/worlds.py": world_files.WALK,
-    }.items():
+    }.items():  # fmt: skip
         (place / name).write_text(text)
     monkeypatch.chdir(place)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", os.getcwd())])
@@ -109,9 +106,7 @@ WAYS: dict[str, Callable[[Path, list[str]], Any]] = {
     "evaluate": lambda run, more: scramjet.evaluate(run, episodes=1, trust=bool(more)),
     "resume": lambda run, more: cli.run(["train", "--resume", str(run), *QUIET, *more]),
     "fork": lambda run, more: cli.run(["train", "--fork", str(run), *QUIET, *more]),
-    "train(fork=...)": lambda run, more: scramjet.train(
-        fork=run, total_timesteps=96, display="quiet", trust=bool(more)
-    ),
+    "train(fork=)": lambda run, more: scramjet.train(fork=run, total_timesteps=96, display="quiet", trust=bool(more)),
 }
 
 
@@ -323,9 +318,6 @@ def test_a_world_of_too_many_files_is_trained_without_a_copy_and_says_so(capsys:
     run = scramjet.train(replace(TINY, env="walk.py"), display="plain").run_path
     assert not (run / "world").exists()
     assert "keeps no copy" in capsys.readouterr().out
-
-
-# --- as users name them
 
 
 FLAGS = [

@@ -29,8 +29,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Failing(Corridor):
-    """Raises in its twentieth step."""
-
     num_steps = 0
 
     def step(self, action):
@@ -103,8 +101,6 @@ def test_without_ray_the_extra_to_install_is_named_and_no_run_is_begun(tmp_path,
         train(settings(actors="ray"), tmp_path)
     assert not list(tmp_path.iterdir())
 
-
-# --- worlds that are sent --------------------------------------------------------------------------------------------
 
 FACTORY = "import gymnasium\nfrom {helper} import NAME\ndef make():\n    return gymnasium.make(NAME)\n"
 

@@ -18,12 +18,9 @@ pytest.importorskip("tensorboard")
 pytestmark = pytest.mark.rest
 
 TINY: dict[str, Any] = {
-    "num_envs": 4,
-    "num_steps": 4,
-    "policy": {"hidden": [8]},
-    "eval": {"every": 2, "episodes": 2, "final_episodes": 2},
+    "num_envs": 4, "num_steps": 4, "policy": {"hidden": [8]}, "eval": {"every": 2, "episodes": 2, "final_episodes": 2},
     "display": "quiet",
-}
+}  # fmt: skip
 
 
 def read(run: Path) -> Any:

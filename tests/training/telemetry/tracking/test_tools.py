@@ -24,8 +24,6 @@ PICTURE = Path(__file__).with_name("dot.gif")
 
 @dataclass
 class Held:
-    """A run as a tool has it."""
-
     history: dict[str, list[tuple[int, float]]]  # (step, value) by the name of the metric
     env: str
     parent: tuple[Any, ...] = ()  # name and step
@@ -57,13 +55,11 @@ def held_by_aim(folder: Path) -> dict[str, Held]:
         images, lineage = run.get_image_sequence("video", Context({})), run.get("lineage") or {}
         held[name] = Held(
             history={metric: list(zip(steps, values[0], strict=True)) for metric, (steps, values) in columns.items()},
-            env=run["config", "env.name"],
-            parent=(lineage.get("parent_run"), lineage.get("parent_step")),
-            parent_id=lineage.get("parent_hash"),
-            state=run["summary", "state"],
+            env=run["config", "env.name"], parent=(lineage.get("parent_run"), lineage.get("parent_step")),
+            parent_id=lineage.get("parent_hash"), state=run["summary", "state"],
             has_video=images is not None and images.last_step() == 3000,
             more={"id": run.hash, "tags": set(run.tags), "experiment": run.experiment, "active": run.active},
-        )
+        )  # fmt: skip
     return held
 
 
@@ -82,12 +78,10 @@ def held_by_mlflow(folder: Path) -> dict[str, Held]:
             state=tags.get("final/state"),
             has_video=[file.path for file in client.list_artifacts(run_id, "videos")] == ["videos/dot.gif"],
             more={
-                "id": run_id,
-                "status": run.info.status,
-                "seed": tags["seed"],
+                "id": run_id, "status": run.info.status, "seed": tags["seed"],
                 "milliseconds": [each.timestamp - points["update"][0].timestamp for each in points["update"][:2]],
             },
-        )
+        )  # fmt: skip
     return held
 
 
@@ -165,7 +159,6 @@ TOOLS: dict[str, tuple[Callable[[Path], dict[str, Held]], dict[str, Any]]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where every tool writes."""
     monkeypatch.chdir(tmp_path)
     for name, value in {
         "MLFLOW_TRACKING_URI": (tmp_path / "mlruns").as_uri(),

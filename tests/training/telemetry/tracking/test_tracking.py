@@ -74,9 +74,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "INTERVAL_SECONDS", 0.01)
 
 
-# --- a feed
-
-
 def test_each_point_is_sent_once_with_its_finite_numbers_also_after_a_resume_from_an_earlier_checkpoint(run: Run):
     tool = Tool()
     append_records(run.path, records(1, 4))
