@@ -1,7 +1,5 @@
 """Critics: values in another scale than that of returns; and a critic that sees more than its policy."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Training on the GPU: recorded work gives what plain work gives, and a run is never lost there either."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import os

@@ -1,7 +1,5 @@
 """Networks and memory cores that a user writes himself or changes: what they remember, and losses that they add."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Evaluations within a run: which checkpoint they call the best, which episodes they play."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path

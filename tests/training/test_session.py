@@ -1,7 +1,5 @@
 """Sessions: what follows from their config and seed, how they begin, resume, go on and stop."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

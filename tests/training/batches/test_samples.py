@@ -1,7 +1,5 @@
 """From a rollout to a gradient step: targets, samples and what does not count, orders of an epoch, fixed shapes."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from dataclasses import fields, is_dataclass, replace

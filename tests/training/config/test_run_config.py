@@ -291,18 +291,13 @@ def test_a_number_of_minibatches_that_is_given_stands_in_place_of_a_size_from_be
 def test_envs_run_where_networks_do_unless_told_or_stacked(monkeypatch):
     lstm = PolicyConfig(memory="lstm")
     for has_gpu, settings, device, env_device in (
-        (False, {}, "cpu", "cpu"),
-        (True, {}, "cuda", "cuda"),
-        (True, {"device": "cpu"}, "cpu", "cpu"),
-        (True, {"env_device": "cpu"}, "cuda", "cpu"),
-        (True, {"env_device": "cuda"}, "cuda", "cuda"),
-        (True, {"policy": lstm, "num_envs": 4}, "cuda", "cuda"),
-        (True, {"num_envs": 4}, "cuda", "cuda"),
-        (True, {"frame_stack": 3}, "cuda", "cpu"),
-        (False, {"frame_stack": 3}, "cpu", "cpu"),
+        (False, {}, "cpu", "cpu"), (True, {}, "cuda", "cuda"), (True, {"device": "cpu"}, "cpu", "cpu"),
+        (True, {"env_device": "cpu"}, "cuda", "cpu"), (True, {"env_device": "cuda"}, "cuda", "cuda"),
+        (True, {"policy": lstm, "num_envs": 4}, "cuda", "cuda"), (True, {"num_envs": 4}, "cuda", "cuda"),
+        (True, {"frame_stack": 3}, "cuda", "cpu"), (False, {"frame_stack": 3}, "cpu", "cpu"),
         (False, {"device": "cuda", "frame_stack": 3}, "cuda", "cpu"),
         (False, {"device": "cuda", "env_device": "cpu"}, "cuda", "cpu"),
-    ):
+    ):  # fmt: skip
         monkeypatch.setattr("scramjet.training.config.resolution.cuda_is_ready", lambda has_gpu=has_gpu: has_gpu)
         decided = resolve(RunConfig(**settings))
         assert (decided.device, decided.env_device) == (device, env_device), (has_gpu, settings)

@@ -1,7 +1,5 @@
 """Curiosity within runs, by every method: what the policy learns from, checkpoints, the scale of rewards beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

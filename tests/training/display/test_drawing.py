@@ -23,14 +23,9 @@ inf, nan = math.inf, math.nan
 
 def test_a_sparkline_runs_from_the_lowest_bar_to_the_highest_and_averages_down_to_the_width():
     for values, width, expected in [
-        ([0, 1, 2, 3, 4, 5, 6, 7], 8, "▁▂▃▄▅▆▇█"),
-        ([7, 0, 7], 10, "█▁█"),
-        ([0, 0, 6, 8, 14, 14], 3, "▁▅█"),
-        ([], 10, ""),
-        ([3.0, 3.0], 10, "──"),
-        ([0.0, nan, 1.0], 10, "▁ █"),
-        ([nan], 10, " "),
-    ]:
+        ([0, 1, 2, 3, 4, 5, 6, 7], 8, "▁▂▃▄▅▆▇█"), ([7, 0, 7], 10, "█▁█"), ([0, 0, 6, 8, 14, 14], 3, "▁▅█"),
+        ([], 10, ""), ([3.0, 3.0], 10, "──"), ([0.0, nan, 1.0], 10, "▁ █"), ([nan], 10, " "),
+    ]:  # fmt: skip
         assert sparkline(values, width, UNICODE.levels, "─") == expected
     assert sparkline([0, 7], 2, ASCII.levels, "-") == "_#"
     assert sparkline([0.3, 0.1 + 0.2, nan], 10, ASCII.levels, "-") == "-- "  # alike but for rounding
@@ -68,15 +63,10 @@ def test_a_curve_of_returns_takes_bounded_memory_and_keeps_its_shape():
 
 def test_axes_are_labelled_with_round_numbers_around_the_values():
     for low, high, most, labels in [
-        (0, 500, 4, "0 250 500"),
-        (3, 497, 6, "0 100 200 300 400 500"),
-        (-1600, -143, 4, "-2000 -1000 0"),
-        (0.971, 0.979, 3, "0.970 0.975 0.980"),
-        (-1.0, 1.0, 2, "-1 0 1"),
-        (5.0, 5.0, 3, "2.5 5.0 7.5"),
-        (0.0, 0.0, 3, "-1 0 1"),
-        (0, 2.4e6, 4, "0 1.0M 2.0M 3.0M"),
-    ]:
+        (0, 500, 4, "0 250 500"), (3, 497, 6, "0 100 200 300 400 500"), (-1600, -143, 4, "-2000 -1000 0"),
+        (0.971, 0.979, 3, "0.970 0.975 0.980"), (-1.0, 1.0, 2, "-1 0 1"), (5.0, 5.0, 3, "2.5 5.0 7.5"),
+        (0.0, 0.0, 3, "-1 0 1"), (0, 2.4e6, 4, "0 1.0M 2.0M 3.0M"),
+    ]:  # fmt: skip
         ticks = round_ticks(low, high, most)
         assert [tick_label(tick, ticks[1] - ticks[0]) for tick in ticks] == labels.split()
 

@@ -1,7 +1,5 @@
 """Plain lines for files and pipes, which display is chosen, and which statistics it shows."""
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -182,13 +180,10 @@ def test_auto_is_live_only_where_a_terminal_can_show_it_and_a_mode_asked_for_is_
             return True
 
     for file, environment, expected in [
-        (Terminal, {}, LiveDisplay),
-        (Terminal, {"TERM": "dumb"}, PlainDisplay),
-        (Terminal, {"CI": "true"}, PlainDisplay),
-        (Terminal, {"CI": "false"}, LiveDisplay),
-        (io.StringIO, {}, PlainDisplay),
-        (io.StringIO, {"FORCE_COLOR": "1"}, PlainDisplay),
-    ]:
+        (Terminal, {}, LiveDisplay), (Terminal, {"TERM": "dumb"}, PlainDisplay),
+        (Terminal, {"CI": "true"}, PlainDisplay), (Terminal, {"CI": "false"}, LiveDisplay),
+        (io.StringIO, {}, PlainDisplay), (io.StringIO, {"FORCE_COLOR": "1"}, PlainDisplay),
+    ]:  # fmt: skip
         with monkeypatch.context() as patch:
             patch.delenv("CI", raising=False)
             for name, value in ({"TERM": "xterm"} | environment).items():

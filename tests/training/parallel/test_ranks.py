@@ -1,7 +1,5 @@
 """Several ranks: what they tell each other, and runs of them from start to end."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """What checkpoints hold, every tensor of it; how they are written while training goes on, or fail with a message."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

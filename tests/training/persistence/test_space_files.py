@@ -1,7 +1,5 @@
 """Spaces as plain data: read back as they were, and nothing else is believed."""
 
-from __future__ import annotations
-
 import json
 import math
 import tracemalloc

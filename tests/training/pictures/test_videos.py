@@ -1,7 +1,5 @@
 """Videos of trained policies, in frames that can be counted; and while a run trains, which they do not change."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path

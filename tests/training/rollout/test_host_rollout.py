@@ -1,7 +1,5 @@
 """Envs on the CPU and the policy elsewhere: the rollout is the one that they would play side by side."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -136,12 +134,10 @@ def test_a_rollout_of_one_or_two_envs_through_other_buffers_is_the_plain_one():
 
 def test_envs_are_halved_where_a_pool_can_step_a_part():
     for case, num_envs, rows in (
-        ("truncating", 7, [slice(0, 3), slice(3, 7)]),
-        ("agents", 7, [slice(0, 6), slice(6, 14)]),
-        ("memory of seats", 2, [slice(0, 1), slice(1, 2)]),
-        ("truncating", 1, [slice(0, 1)]),
+        ("truncating", 7, [slice(0, 3), slice(3, 7)]), ("agents", 7, [slice(0, 6), slice(6, 14)]),
+        ("memory of seats", 2, [slice(0, 1), slice(1, 2)]), ("truncating", 1, [slice(0, 1)]),
         ("frame stack", 7, [slice(0, 7)]),
-    ):
+    ):  # fmt: skip
         assert [part.rows for part in player_of(CASES[case], num_envs, apart=True).parts] == rows, case
 
 

@@ -1,7 +1,5 @@
 """Several players: what each saw, did and was worth is stored; who counts in samples, and whose rewards scale what."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """SPO and AlphaZero: learners, returns and replay against sums by hand; and runs that resume, fork or are refused."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Opponents in rollouts: who is drawn and who chooses which action, whose results count, what becomes a sample."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

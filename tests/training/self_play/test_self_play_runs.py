@@ -1,7 +1,5 @@
 """Runs against a pool of opponents: they resume bit for bit, keep the files they need, and refuse what cannot work."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Numbers that the user names in Gymnasium's `info` reach the metrics as statistics of the episodes."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

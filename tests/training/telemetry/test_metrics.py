@@ -1,7 +1,5 @@
 """What a run tells while it trains: metrics with warnings, means of recent episodes, hints that are said once."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
@@ -194,13 +192,9 @@ def test_where_no_episode_earns_anything_for_long_curiosity_is_named_once() -> N
     assert Heard().update([0.0] * 4, times=3 * long) == [ON_CURIOSITY]
     assert Heard().update([0.0, -0.01, 0.0, -0.02], times=long) == [ON_CURIOSITY]  # costs are no reward
     for returns, settings in [
-        ([0.0, 0.0, 1.0, 0.0], {}),
-        ([-0.1] * 4, {}),
-        ([-0.1, -0.2, -0.1, -0.3], {}),
-        ([0.0] * 4, {"curiosity": "rnd"}),
-        ([0.0] * 4, {"algorithm": "spo"}),
-        ([0.0] * 4, {"played_by": PlayedBy.SEATS}),
-    ]:
+        ([0.0, 0.0, 1.0, 0.0], {}), ([-0.1] * 4, {}), ([-0.1, -0.2, -0.1, -0.3], {}), ([0.0] * 4, {"curiosity": "rnd"}),
+        ([0.0] * 4, {"algorithm": "spo"}), ([0.0] * 4, {"played_by": PlayedBy.SEATS}),
+    ]:  # fmt: skip
         assert Heard(**settings).update(returns, times=3 * long) == [], (returns, settings)
 
 

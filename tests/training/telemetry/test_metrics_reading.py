@@ -1,7 +1,5 @@
 """metrics.jsonl is read piece by piece beside its writer, and lines that are no records do no harm."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

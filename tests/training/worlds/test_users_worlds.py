@@ -1,7 +1,5 @@
 """Worlds of users: as they name them, from modules and files; and runs that go on elsewhere from a copy of the file."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """TensorBoard: what a run writes is what TensorBoard's own reader finds, each step once, however the run went on."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trackers of others: what a run sends is what each tool's own reader finds, each step once."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator
