@@ -106,7 +106,6 @@ STEPS = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}
 
 
 def a_game(env: Env, num_moves: int, seed: int = 3) -> Game:
-    """A game in which people have made some moves at random."""
     game = Game(NativePool(env, 1, backend="interpreted"))
     game.begin([None] * game.pool.num_players, seed)
     random = np.random.default_rng(seed)

@@ -192,8 +192,7 @@ def test_no_opening_ends_the_game_and_it_stops_where_every_move_would() -> None:
 
 
 def test_the_learner_begins_in_half_of_the_games_and_else_finds_a_piece_on_the_board() -> None:
-    env = ConnectFour(random_opponent=True)
-    obs = interpreted(env, 1000)[1].obs
+    obs = interpreted(ConnectFour(random_opponent=True), 1000)[1].obs
     assert not obs[:, 0].any()
     others = obs[:, 1].sum(axis=(1, 2))
     assert set(others.tolist()) == {0, 1}

@@ -289,8 +289,7 @@ def test_long_games_equal_a_naive_implementation(snakes, size, foods_per_snake, 
 
 
 def test_snakes_begin_straight_apart_and_not_facing_a_wall() -> None:
-    env = Snake(size=8, snakes=3, start_length=3)
-    obs = interpreted(env, 200)[1].obs.reshape(200, 3, 5, 8, 8)
+    obs = interpreted(Snake(size=8, snakes=3, start_length=3), 200)[1].obs.reshape(200, 3, 5, 8, 8)
     assert ((obs[:, :, BODY] > 0).sum(axis=1).max(axis=(1, 2)) == 1).all()  # nobody upon another
     for planes in obs.reshape(600, 5, 8, 8):
         head, neck, tail = cells_of(planes[BODY])
@@ -332,8 +331,7 @@ def test_the_border_plane_marks_the_cells_along_the_wall_and_a_body_fades_to_its
 def test_the_tightest_boards_that_are_allowed_can_be_set_up() -> None:
     for parameters in ({"size": 5, "snakes": 3, "start_length": 2}, {"size": 32, "start_length": 31}):
         env = Snake(**parameters)
-        obs = interpreted(env, 20)[1].obs
-        assert ((obs[:, BODY] > 0).sum(axis=(1, 2)) == env.start_length).all()
+        assert ((interpreted(env, 20)[1].obs[:, BODY] > 0).sum(axis=(1, 2)) == env.start_length).all()
 
 
 def test_the_picture_as_text_shows_heads_bodies_food_and_lengths() -> None:

@@ -75,19 +75,6 @@ def test_a_slide_is_that_of_another_implementation_and_a_step_adds_one_tile_or_c
     assert legal(env, s) == (moves or [0, 1, 2, 3])
 
 
-def test_equal_tiles_merge_once_beginning_at_the_side_they_slide_to() -> None:
-    for before, after, reward in (
-        ([1, 1, 1, 1], [2, 2, 0, 0], 8),
-        ([1, 1, 2, 0], [2, 2, 0, 0], 4),
-        ([0, 1, 1, 1], [2, 1, 0, 0], 4),
-        ([3, 0, 0, 3], [4, 0, 0, 0], 16),
-        ([1, 2, 1, 2], [1, 2, 1, 2], 0),
-    ):
-        board = as_board([*before, *[0] * 12])
-        assert slide(board, LEFT) == reward, before
-        assert board[0].tolist() == after, before
-
-
 def test_new_tiles_fall_on_every_empty_cell_alike_and_one_in_ten_is_a_4() -> None:
     board, count = as_board([0, 5, 0, 0]), 3000
     seen: Counter[tuple[int, int]] = Counter()

@@ -27,7 +27,6 @@ def played(text: str, times: int = 1) -> np.ndarray:
 
 
 def order(text: str) -> int:
-    """How often a sequence is played until all stickers are back."""
     times = 1
     while not np.array_equal(played(text, times), np.arange(54)):
         times += 1

@@ -51,7 +51,6 @@ def starts(num_games: int, **parameters: int) -> np.ndarray:
 
 
 def at(env: SlidingTiles, position: Position) -> SimpleNamespace:
-    """A game at a position."""
     return record(env, tiles=position, gap=position.index(0))
 
 
