@@ -1,7 +1,5 @@
 """Policies with memory that play, and the replay of what they stored."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

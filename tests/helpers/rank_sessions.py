@@ -1,7 +1,5 @@
 """Whole runs of several ranks that are threads of this process."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Sessions of a small CartPole run, as `scramjet.train` begins them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Updates by several ranks, each from its rows of the rollouts that one rank would learn from."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs that are trained within a second, for tests of what shows and plays them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs on their way into a tool: fed from folders written by hand, with a resume that goes back to a checkpoint."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import time

@@ -1,7 +1,5 @@
 """Video files read back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

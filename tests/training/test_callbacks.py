@@ -247,8 +247,7 @@ def test_a_sink_gets_what_metrics_jsonl_got_just_before_it_and_is_closed_once(tm
     run = train(tmp_path, sink).run_path
     assert sink.records == lines_of(run)
     assert [record["mine"] for record in sink.records] == [2.0, 4.0, 6.0, 8.0]
-    assert sink.lines_before == [1, 2, 3, 4]
-    assert sink.num_closed == 1
+    assert (sink.lines_before, sink.num_closed) == ([1, 2, 3, 4], 1)
 
 
 def test_a_sink_that_raises_ends_the_run_once_its_update_is_saved_and_is_closed_however_a_run_ends(tmp_path):

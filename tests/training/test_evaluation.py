@@ -104,11 +104,8 @@ class OnlyOne(Guess):
 
 def test_every_env_plays_the_same_number_of_episodes_so_short_ones_are_not_over_counted():
     result = evaluate(ShortOrLong(), 64)
-    assert result.episodes == 64
+    assert (result.episodes, result.std_return, result.mean_length, result.stats) == (64, 20.0, 20.5, {"odd": 0.5})
     assert result.mean_return == 20.0  # the first 64 episodes to end would all be short: a mean of 0
-    assert result.std_return == 20.0
-    assert result.mean_length == 20.5
-    assert result.stats == {"odd": 0.5}
     names = ["cut_episodes", "episodes", "lower_bound", "mean_length", "mean_return", "stats", "std_return"]
     assert sorted(result.as_dict()) == names  # as the command line prints them
     with pytest.raises(ConfigError, match="episodes=0 must be at least 1"):

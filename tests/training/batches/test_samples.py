@@ -133,8 +133,7 @@ def test_with_memory_the_stretches_between_kept_states_stand_side_by_side():
     ended = torch.tensor([[False], [True], [False], [False]])
     samples = laid_out(a_rollout(4, 1, terminated=ended, **remembering(1, 4, 2)))
     assert samples.action.view(2, 2).T.tolist() == [[0, 10], [20, 30]]
-    assert samples.state.flatten().tolist() == [0, 100]
-    assert samples.num_units == 2
+    assert (samples.state.flatten().tolist(), samples.num_units) == ([0, 100], 2)
     ended = torch.tensor([[True], [False], [False], [False]])
     samples = laid_out(a_rollout(4, 1, terminated=ended, **remembering(1, 4, 4)))
     assert samples.begins.flatten().tolist() == [False, True, False, False]
@@ -241,9 +240,7 @@ def test_keys_drawn_together_are_those_drawn_one_by_one_and_give_their_orders():
         encipher(enciphered, row, 1)
         assert torch.equal(shuffled, enciphered)
     assert torch.equal(one_by_one.get_state(), together.get_state())
-
-
-def test_another_key_is_another_order_and_one_is_still_that_of_earlier_versions():
+    # Another key is another order, and one is still that of earlier versions.
     assert (order_of(1000, 1, seed=1) != order_of(1000, 1, seed=2)).float().mean() > 0.9
     assert order_of(7, 1, seed=11).tolist() == [0, 4, 2, 1, 3, 5, 6]
 

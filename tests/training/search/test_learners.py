@@ -524,8 +524,7 @@ def test_a_ppo_checkpoint_goes_on_by_search_and_back(algorithm: str, ppo_run: Pa
     end = parent.step + 2 * UPDATE
     with begun(None, tmp_path, fork=ppo_run, total_timesteps=end, settings=given) as session:
         learner: Any = session.learner
-        assert session.first_step == parent.step
-        assert session.config.algorithm == algorithm
+        assert (session.first_step, session.config.algorithm) == (parent.step, algorithm)
         assert session.config.ppo.gamma == SMALL_PPO.ppo.gamma
         for name, weight in session.policy.state_dict().items():  # the normalizer's statistics among them
             assert torch.equal(weight, parent.model[name]), name
