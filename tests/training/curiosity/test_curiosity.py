@@ -358,7 +358,7 @@ def test_a_run_with_its_critic_in_kernels_resumes_bit_for_bit(method: dict[str, 
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", [kind for kind in RUNS if "die" not in kind and "vtrace" not in kind])
+@pytest.mark.parametrize("kind", [k for k in RUNS if not any(word in k for word in ("die", "vtrace", ", continuous"))])
 def test_on_the_gpu_curiosity_is_recorded_and_resumes_bit_for_bit(kind: str, tmp_path: Path) -> None:
     config = replace(RUNS[kind], device="cuda", total_timesteps=6 * UPDATE)
     with begun(config, tmp_path, run_name="looked-at") as session:
