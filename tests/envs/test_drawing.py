@@ -1,7 +1,5 @@
 """Pictures: shapes cover the area that geometry says, numbers differ, and clicks mean what changes there."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

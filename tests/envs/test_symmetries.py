@@ -1,7 +1,5 @@
 """The turns and mirrors that worlds declare: a move on the turned board leads to the turned position."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A native world whose compiled rules never return: signals end the process all the same, and name the rule."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Records of envs that somebody forged: refused, or found by checked kernels; never followed out of their arrays."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -4,8 +4,6 @@ The core tries what once ended otherwise, and every setting with an odd value; t
 draw others, the same each time.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys
@@ -84,7 +82,6 @@ ENDED_OTHERWISE: dict[str, list[Any]] = {
 
 @pytest.fixture(autouse=True, scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where files of these tests are."""
     with own_folder(tmp_path_factory.mktemp("fuzz")):
         yield
 

@@ -1,7 +1,5 @@
 """Killed at any moment and taken up again, a run, tournament or study ends as if it had never stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -55,8 +53,7 @@ def test_killed_or_stopped_by_a_signal_while_it_writes_a_checkpoint_a_run_ends_t
     assert "--resume" in output.read_text()
     ended_by(signal.SIGKILL, 3, "train", "--resume", run, output=output)
     assert list((run / "checkpoints").glob(".tmp-*")), "the kill left no half-written checkpoint"
-    told = ended_by(signal.SIGTERM, 1, "train", "--resume", run, output=output)
-    assert "--resume" in told
+    assert "--resume" in ended_by(signal.SIGTERM, 1, "train", "--resume", run, output=output)
     last_step = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["step"]
     assert newest(run) == f"step_{last_step:08d}"
     finish("train", "--resume", run, output=output)

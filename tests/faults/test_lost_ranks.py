@@ -1,7 +1,5 @@
 """A rank that dies, hangs or fails ends all within seconds, with one message; a launcher that restarts goes on."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

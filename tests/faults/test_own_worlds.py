@@ -44,13 +44,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def train(*words: str) -> Path:
-    """Train a world named on the command line, a little."""
     assert cli.run(["train", *words, *FLAGS, "--total-timesteps", "32", "--run-name", "own"]) == 0
     return Path("runs/own").resolve()
 
 
 def check_world(path: Path | str) -> None:
-    """Which names it."""
     assert cli.run(["check", str(path), "--steps", "5"]) == 0
 
 

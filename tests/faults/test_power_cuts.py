@@ -4,8 +4,6 @@ Runs are recorded, and every state that their disk may be in after a crash is re
 a kill -9 at that moment leaves: all that was done by then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -82,7 +80,6 @@ def save_over_others_in_two_steps(runs: Path) -> None:
 
 
 def train_resume_and_fork(runs: Path) -> None:
-    """Three runs of one process."""
     print("run first")
     scramjet.train(CONFIG, runs_dir=runs, run_name="first", display="plain")
     scramjet.train(resume=runs / "first", total_timesteps=BATCH * 5, display="plain")

@@ -4,8 +4,6 @@ They say one message. Links are not followed, nothing outside the folder is touc
 plain file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io
@@ -68,7 +66,6 @@ def command(*words: object) -> tuple[int, str]:
 
 
 def told(output: str) -> bool:
-    """Whether that is one short message."""
     return output.startswith("scramjet: ") and output.count("\n") == 1 and "\x1b" not in output and len(output) < 5_000
 
 
@@ -125,7 +122,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_of(source: Path, target: Path) -> Path:
-    """Copy a tree with its links as they are."""
     shutil.rmtree(target, ignore_errors=True)
     return Path(shutil.copytree(source, target, symlinks=True))
 

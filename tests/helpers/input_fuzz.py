@@ -114,7 +114,6 @@ def at_most_memory(num_bytes: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_folder(path: Path) -> Iterator[None]:
-    """Inside, relative paths lead there."""
     before = os.getcwd()
     os.chdir(path)
     try:
@@ -167,7 +166,6 @@ def run_other(words: list[str]) -> None:
 
 
 def load_file(suffix: str, data: bytes) -> None:
-    """Load a config file and build what it asks for."""
     path = Path(f"config{suffix}")
     path.write_bytes(data)
     build(scramjet.load_config(path))
@@ -219,13 +217,11 @@ SMALL = {"num_envs": 2, "num_steps": 4, "num_minibatches": 1}
 
 
 def try_setting(name: str, value: Any) -> None:
-    """Give a setting a value, as a file does."""
     table, _, key = name.rpartition(".")
     keep(config_files.apply(RunConfig(), {**SMALL, **({table: {key: value}} if table else {key: value})}, "file"))
 
 
 def try_parameter(world: str, name: str, value: Any) -> None:
-    """Give a parameter of a world a value, as a file does."""
     build(config_files.apply(RunConfig(), {**SMALL, "env": {"name": world, name: value}}, "file"))
 
 

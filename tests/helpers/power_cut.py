@@ -215,7 +215,6 @@ class Disk:
         return found
 
     def tree(self, folders: Container[int], number: int = ROOT) -> Tree:
-        """All that can be found from the root."""
         found: Tree = {}
         for name, meaning in sorted(self.folders.get(number, {}).items()):
             if isinstance(meaning, str):
@@ -268,7 +267,6 @@ def _subsets(pending: list[Change]) -> Iterator[list[Change]]:
 
 
 def write_tree(tree: Tree, folder: Path) -> None:
-    """Make the files of a state."""
     folder.mkdir()
     for path, content in tree.items():
         if content is None:

@@ -104,8 +104,7 @@ def test_each_component_is_sampled_with_its_own_softmax_frequencies():
 def test_a_masked_action_has_probability_exactly_0_and_a_finite_log_prob_far_below_any_other():
     logits, mask = torch.tensor([[50.0, 0.0, 1.0]]), torch.tensor([[False, True, True]])
     log_prob, entropy = categorical.log_prob_and_entropy(logits, torch.tensor([0]), mask)
-    assert log_prob.item() == pytest.approx(-1e9, rel=1e-6)
-    assert log_prob.exp().item() == 0.0
+    assert (log_prob.item(), log_prob.exp().item()) == (pytest.approx(-1e9, rel=1e-6), 0.0)
     p = 1 / (1 + math.e)
     assert entropy.item() == pytest.approx(-p * math.log(p) - (1 - p) * math.log(1 - p), abs=1e-6)
     assert logits.tolist() == [[50.0, 0.0, 1.0]], "what was given is not masked in place"

@@ -1,7 +1,5 @@
 """Acting: `policy.predict` in the terms of an env, exactly as a pool in training would have it, and `policy.act`."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 

@@ -1,7 +1,5 @@
 """The policy over every kind of observation and action: what it shows its network, gives back and refuses."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle
@@ -160,8 +158,7 @@ def test_networks_can_be_copied_pickled_and_saved_under_names_that_say_the_entry
 
 def test_the_lowest_observations_are_in_every_space_and_described_by_shape_and_type():
     for space in (*OBSERVATIONS.values(), MultiDiscrete([3, 3], start=[1, 2])):
-        described = describe_observations(lowest_observations(space, 2))
-        assert "[2, " in described
+        assert "[2, " in describe_observations(lowest_observations(space, 2))
     lowest = lowest_observations(Dict({"a": Discrete(3, start=4), "b": MultiDiscrete([2, 2], start=[5, 6])}), 2)
     assert lowest["a"].tolist() == [[4], [4]]
     assert lowest["b"].tolist() == [[5, 6], [5, 6]]

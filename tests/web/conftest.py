@@ -1,7 +1,5 @@
 """Small runs that all tests of the page share, a real server, and a page of a real Chromium that must not complain."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time
@@ -98,7 +96,6 @@ def page_server(serve_page: Callable[..., PageServer]) -> PageServer:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """One Chromium for all tests of a process."""
     sync_api = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("needs Chromium: apt install chromium")

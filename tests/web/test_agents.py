@@ -1,7 +1,5 @@
 """Agents of checkpoints for the page, and the pictures of worlds that it is sent."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil
@@ -18,7 +16,7 @@ import scramjet
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Discrete, Env
 from scramjet.envs.classic_control.cartpole import CartPole
-from scramjet.errors import CheckpointError, RunError, ScramjetError, TrustError, WorldError
+from scramjet.errors import CheckpointError, RunError, ScramjetError, WorldError
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.web import agents as agents_module
 from scramjet.web.agents import Agents, checkpoint_names
@@ -29,8 +27,7 @@ from tests.helpers.world_files import WALK
 def test_an_agent_is_the_policy_of_the_latest_the_best_or_a_named_checkpoint(runs: Path) -> None:
     agent = Agents(runs).load("pole")
     there = scramjet.load_policy(runs / "pole").state_dict()
-    assert agent.checkpoint_name == "step_00000256"
-    assert agent.name == "pole at 256"
+    assert (agent.checkpoint_name, agent.name) == ("step_00000256", "pole at 256")
     assert all(torch.equal(tensor, there[name]) for name, tensor in agent.policy.state_dict().items())
     agents, folder = Agents(runs), runs / "pole/checkpoints"
     assert agents.load("pole", "latest").checkpoint_name == os.readlink(folder / "latest")
@@ -90,16 +87,6 @@ def test_a_network_of_the_users_own_cannot_be_rebuilt_and_says_so(copied: Path) 
     store.save(999, newest.model, newest.trainer, {**newest.metadata, "network": "my_project.Own"})
     with pytest.raises(CheckpointError, match=r"network of its own, my_project\.Own"):
         Agents(copied).load("pole")
-
-
-def test_a_world_in_a_file_plays_without_a_question_for_who_trained_it_and_with_trust_for_others(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert Agents(runs).load("walk").note == ""
-    monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "another user"))
-    with pytest.raises(TrustError, match="--trust"):
-        Agents(runs).load("walk")
-    assert Agents(runs, trust=True).load("walk").config.env.endswith("walk.py")
 
 
 def test_when_the_file_of_a_world_is_gone_the_runs_copy_plays_and_without_it_the_message_names_the_file(

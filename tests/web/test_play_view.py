@@ -1,7 +1,5 @@
 """The page on which people play, in a real browser: by clicks, by keys, in either seat, on a phone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,6 @@ def open_game(page: Any, server: PageServer, route: str) -> None:
 
 
 def click_cell(page: Any, cell: int) -> None:
-    """Click into a cell of the board of tic-tac-toe, counted row by row."""
     box = page.locator(".board-frame img").bounding_box()
     rim, side = 10 / 290, 90 / 290
     x, y = rim + side * (cell % 3 + 0.5), rim + side * (cell // 3 + 0.5)

@@ -1,7 +1,5 @@
 """Games of the page: moves, clicks, hints, strength, undo; nothing hidden leaves the server; mistakes are answered."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -42,7 +40,6 @@ def say(session: Session, do: str, **rest: Any) -> list[Message]:
 
 
 def play_to_the_end(session: Session, state: Message) -> Message:
-    """Click on the first place until the game is over."""
     while state["result"] is None:
         left, right, top, bottom = (state["places"][0][side] for side in ("left", "right", "top", "bottom"))
         state = say(session, "click", x=(left + right) / 2, y=(top + bottom) / 2)[-1]
@@ -235,6 +232,7 @@ def test_a_world_in_a_file_plays_if_its_user_trained_it_and_needs_trust_of_other
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Session(Agents(runs))
+    assert Agents(runs).load("walk").note == ""
     state = say(own, "start", run="walk", seed=1)[-1]
     assert [move["name"] for move in state["legal_moves"]] == ["0", "1"]
     assert state["picture"] is None

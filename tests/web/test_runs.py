@@ -1,7 +1,5 @@
 """What the page is told of runs, even of those written to break it, and who may ask it for what."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket
@@ -40,7 +38,6 @@ def test_wrong_numbers_in_a_record_end_no_look_at_the_folder(tmp_path: Path) -> 
 
 
 def looked_at(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a list of runs after one look at the folder."""
     index = RunIndex(folder)
     index.scan()
     return index.rows()
@@ -83,8 +80,7 @@ def test_a_run_is_listed_since_it_came_and_seeds_and_tags_are_one_group(tmp_path
     first, second = map(glance_at_config, runs)
     assert first.group == second.group
     assert second.tags == ("x", "y [z]")
-    other = glance_at_config(make_run(tmp_path, "c", env="maze"))
-    assert other.group != first.group
+    assert glance_at_config(make_run(tmp_path, "c", env="maze")).group != first.group
     index = RunIndex(tmp_path / "later")
     index.scan()
     make_run(tmp_path / "later", "new")

@@ -1,7 +1,5 @@
 """The views of runs in a real browser: the list, one run, comparisons, and all of them for everyone."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal
@@ -35,7 +33,6 @@ def test_an_empty_folder_says_how_to_begin_and_an_unknown_hash_leads_back(page_s
 
 
 def names_shown(page: Any) -> list[str]:
-    """The runs in the order of the table."""
     return [text.split("\n")[0] for text in page.locator("tbody .row-link").all_inner_texts()]
 
 
@@ -139,7 +136,6 @@ LAST_CURVE = "document.querySelector('.main-plot')?.data?.find(curve => curve.na
 
 
 def points(page: Any, least: int) -> list[float]:
-    """The points of the main curve, once there are so many."""
     found: list[float] = wait_until(page, f"least => (x => x?.length >= least && [...x])({LAST_CURVE}?.x)", least)
     return found
 
@@ -332,7 +328,6 @@ def crowded(page_server: PageServer) -> Iterator[PageServer]:
 
 
 def each_view(page: Any, server: PageServer) -> Iterator[str]:
-    """Open one view after the other."""
     for view, sign in VIEWS.items():
         page.goto(f"{server.url}{view}")
         page.locator(sign).first.wait_for()

@@ -1,7 +1,5 @@
 """The page on which one watches, in a real browser."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Performances that are watched: their frames, what the players in them think, and the socket that sends them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

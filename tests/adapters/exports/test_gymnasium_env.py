@@ -54,8 +54,7 @@ def test_every_world_passes_gymnasiums_checker_without_a_warning(name):
         warnings.filterwarnings("ignore", message=".*infinity. This is probably too")  # as Gymnasium's own CartPole
         warnings.filterwarnings("ignore", message="(?s).*symmetric and normalized space")  # as Gymnasium's own Pendulum
         options = {"random_opponent": True} if name == "scramjet/ConnectFour-v0" else {}  # Gymnasium is for one player
-        env = gymnasium.make(name, **options)
-        check_env(env.unwrapped)
+        check_env(gymnasium.make(name, **options).unwrapped)
 
 
 def test_a_masked_world_passes_gymnasiums_checker_and_tells_its_mask():

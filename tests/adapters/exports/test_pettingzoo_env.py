@@ -62,8 +62,7 @@ def test_both_draw_themselves_as_pettingzoos_test_wants_it(capsys):
 
 
 def test_agents_are_told_their_masks():
-    game = parallel_env(MORTALS)
-    _, infos = game.reset(seed=4)
+    _, infos = parallel_env(MORTALS).reset(seed=4)
     assert [*infos] == ["agent_0", "agent_1", "agent_2"]
     assert [info["action_mask"].tolist() for info in infos.values()] == [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1]]
     assert infos["agent_0"]["action_mask"].dtype == np.int8
@@ -86,8 +85,7 @@ def test_a_win_is_paid_to_both_seats_and_everyone_leaves_with_none():
     game = env("connect_four", render_mode="ansi")
     game.reset(seed=0)
     for column in (0, 1, 0, 1, 0, 1, 0):
-        seen = game.observe(game.agent_selection)
-        assert seen["action_mask"].all()
+        assert game.observe(game.agent_selection)["action_mask"].all()
         assert not game.observe({"seat_0": "seat_1", "seat_1": "seat_0"}[game.agent_selection])["action_mask"].any()
         game.step(column)
     assert game.rewards == {"seat_0": 1.0, "seat_1": -1.0}

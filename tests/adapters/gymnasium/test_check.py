@@ -41,7 +41,6 @@ class Coin(gymnasium.Env):
 
 
 def coin(**changed):
-    """A coin, but for these methods."""
     return type("Coin", (Coin,), changed)
 
 

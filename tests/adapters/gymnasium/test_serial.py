@@ -139,8 +139,7 @@ def continues_exactly(make, name: str, num_envs: int = 2, steps: int = 25) -> Se
         before = saved.step(row)
     snapshot = {name: array.copy() for name, array in saved.snapshot().items()}
     assert all(array.dtype.kind in "biuf" for array in snapshot.values())
-    out = restored.restore(snapshot)
-    np.testing.assert_array_equal(out.obs, before.obs)
+    np.testing.assert_array_equal(restored.restore(snapshot).obs, before.obs)
     assert restored.steps_taken == steps
     for row in actions:
         assert_equal(saved.step(row), restored.step(row))

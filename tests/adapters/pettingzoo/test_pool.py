@@ -381,7 +381,6 @@ def test_a_restored_pool_keeps_its_count_of_steps_and_says_that_its_episodes_are
 
 
 def changed(kind: type = Guests, **parts: Any) -> type:
-    """Guests, but for these attributes and methods."""
     return type("Changed", (kind,), parts)
 
 

@@ -3,8 +3,6 @@
 With the parameters of the originals every transition is compared with Gymnasium's, in tests/parity.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """BinPack: spaces are the maximal boxes of air, items never overlap, and the container can always be filled."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 from collections.abc import Iterator

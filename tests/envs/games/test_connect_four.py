@@ -1,7 +1,5 @@
 """Connect Four: lines by another count of them, what each seat is told, and the game against random moves."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Maze: every maze is fair and of the right family, moves obey the walls, and the numbers about it are true."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Kuhn and Leduc poker: who gets what after every line of play, and what each seat may see."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Snake: every way to die by hand, growth and food, and long random games against a second, naive implementation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tic-tac-toe and Othello: every position, and known numbers of games, against other programs of the rules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Where the package is installed, whole episodes are compared with it, in tests/parity.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from typing import Any

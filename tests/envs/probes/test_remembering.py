@@ -1,7 +1,5 @@
 """Memory and T-maze: what is to be remembered is shown once, and nothing later tells it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

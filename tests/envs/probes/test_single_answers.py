@@ -1,7 +1,5 @@
 """Bandit and IdentityContinuous: one lucky arm, and a point to repeat."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

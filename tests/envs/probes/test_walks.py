@@ -1,7 +1,5 @@
 """Squared and DeepSea: where targets and treasures lie, what moves pay, and when a game ends; wind is bsuite's."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

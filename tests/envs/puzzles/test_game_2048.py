@@ -1,7 +1,5 @@
 """2048: slides and merges are those of a plain list, new tiles are fair, and the game ends when nothing moves."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 

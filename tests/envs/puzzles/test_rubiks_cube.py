@@ -1,7 +1,5 @@
 """Rubik's cube: its turns make the group that is known of it, starts are fair, and the numbers about it are true."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Sliding tiles: every start can be solved, moves and rewards are right, checked against a search of all positions."""
 
-from __future__ import annotations
-
 from functools import cache
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Sokoban: every level can be solved, no two are alike, and moves, rewards and ends are those of a game of sets."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

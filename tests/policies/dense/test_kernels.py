@@ -29,7 +29,6 @@ def numbers(device, *shape):
 
 
 def weights_of(device, inputs, outputs):
-    """Weight and bias of a layer."""
     return numbers(device, outputs, inputs), numbers(device, outputs)
 
 

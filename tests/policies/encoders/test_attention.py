@@ -108,7 +108,6 @@ def test_an_observation_gives_what_a_network_without_room_for_padding_gives_for_
 
 
 def outputs_and_gradients(network, obs):
-    """Logits, values and the gradient of a loss of both in all parameters."""
     output = network(obs)
     weights = torch.linspace(-1, 1, output.logits.shape[1], device=output.logits.device)
     loss = (torch.softmax(output.logits, 1) * weights).sum() + output.value.square().sum()

@@ -63,8 +63,7 @@ def test_settled_values_are_those_of_the_papers_iteration():
 
 
 def test_around_walls_a_value_is_the_discount_to_the_power_of_the_shortest_path():
-    rng = np.random.default_rng(1)
-    walls = rng.random((40, 9, 9)) < 0.3
+    walls = np.random.default_rng(1).random((40, 9, 9)) < 0.3
     walls[:, 4, 4] = False
     reward, passes = np.zeros((40, 9, 9), np.float32), np.where(walls, 0, 0.9).astype(np.float32)
     reward[:, 4, 4] = 1
@@ -188,8 +187,7 @@ def test_positions_may_be_counted_from_another_start():
 
 
 def test_a_few_gradient_steps_teach_it_mazes_it_has_not_seen():
-    config = PolicyConfig(encoder="value_propagation", grid_channels=(16,))
-    encoder = make_encoder(SPACE, config)
+    encoder = make_encoder(SPACE, PolicyConfig(encoder="value_propagation", grid_channels=(16,)))
     head = torch.nn.Linear(encoder.num_features, 4)
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=5e-3)
     train, test = random_mazes(2048, np.random.default_rng(7)), random_mazes(300, np.random.default_rng(8))

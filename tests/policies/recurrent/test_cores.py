@@ -231,8 +231,7 @@ def test_after_a_begin_nothing_is_left_of_what_came_before_nor_does_a_gradient_c
     begins = torch.zeros(4, 3, dtype=torch.bool, device=features.device)
     begins[2] = True
     for filler in (1.0, torch.nan, torch.inf):
-        spoiled = torch.cat([torch.full_like(features[:2], filler), features[2:]])
-        resumed = core(spoiled, state, begins)
+        resumed = core(torch.cat([torch.full_like(features[:2], filler), features[2:]]), state, begins)
         assert_close((resumed[0][2:], resumed[1]), fresh, 1e-6)
         ours, theirs = (torch.autograd.grad(each[0][-2:].sum() + each[1].sum(), features, retain_graph=True)
                         for each in (resumed, fresh))  # fmt: skip

@@ -1,7 +1,5 @@
 """Shared pages in a real Chromium: games played to their end, on a phone, by keys, and what a visitor is told."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

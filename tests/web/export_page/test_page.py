@@ -1,7 +1,5 @@
 """The file that `scramjet export-page` writes, what it refuses, its network as torch has it, and a visitor's game."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

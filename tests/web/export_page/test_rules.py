@@ -1,7 +1,5 @@
 """Python in JavaScript: constructs on the same values, and worlds by the same rules position by position."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -18,6 +18,7 @@ from scramjet.adapters.gymnasium.workers import group
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
+from tests.helpers.cases import rest
 from tests.helpers.pool_transitions import assert_equal
 from tests.helpers.worker_worlds import Clinging, Countdown, Feed, Gated, Nested, Rewarding
 
@@ -32,7 +33,6 @@ def random_actions(steps: int, pool: Any, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture
 def workers() -> Any:
-    """Makes worker pools, and ends them."""
     pools: list[WorkerPool] = []
 
     def make(*arguments: Any, **settings: Any) -> WorkerPool:
@@ -44,18 +44,11 @@ def workers() -> Any:
         pool.close()
 
 
-@pytest.mark.parametrize(
-    ("make", "num_workers", "takes_part"),
-    [
-        (Nested, 2, True),
-        pytest.param(Countdown, 3, False, marks=pytest.mark.rest),
-        pytest.param(Countdown, 1, False, marks=pytest.mark.rest),
-        pytest.param(Countdown, 3, True, marks=pytest.mark.rest),
-        pytest.param(Nested, 2, False, marks=pytest.mark.rest),
-        pytest.param(CARTPOLE, 2, False, marks=pytest.mark.rest),
-        pytest.param(CARTPOLE, 2, True, marks=pytest.mark.rest),
-    ],
-)
+OTHERS = [(Countdown, 3, False), (Countdown, 1, False), (Countdown, 3, True), (Nested, 2, False)]
+OTHERS += [(CARTPOLE, 2, False), (CARTPOLE, 2, True)]
+
+
+@pytest.mark.parametrize(("make", "num_workers", "takes_part"), [(Nested, 2, True), *(rest(*each) for each in OTHERS)])
 def test_workers_give_what_envs_one_after_the_other_give(workers, make, num_workers, takes_part):
     pool = workers("World", make, 5, num_workers=num_workers, takes_part=takes_part)
     assert len(pool.worker_pids) == num_workers - takes_part
@@ -75,7 +68,7 @@ def test_workers_give_what_envs_one_after_the_other_give(workers, make, num_work
     assert_equal(pool.reset(3), serial.reset(3))
 
 
-@pytest.mark.parametrize("num_processes", [0, pytest.param(2, marks=pytest.mark.rest), 3])
+@pytest.mark.parametrize("num_processes", [0, rest(2), 3])
 def test_parts_and_sends_give_what_whole_steps_give(workers, num_processes):
     """In this process alone, in two workers, and in two workers and this process."""
     pool, serial = (SerialPool("Countdown", Countdown, 7) for _ in range(2))
@@ -275,8 +268,7 @@ def test_a_snapshot_goes_between_pools_with_any_number_of_workers(workers):
     saved.reset(0)
     for row in random_actions(15, saved):
         before = saved.step(row)
-    snapshot = saved.snapshot()
-    np.testing.assert_array_equal(restored.restore(snapshot).obs, before.obs)
+    np.testing.assert_array_equal(restored.restore(saved.snapshot()).obs, before.obs)
     assert restored.resume_note is None
     for row in random_actions(40, saved, seed=1):
         assert_equal(restored.step(row), saved.step(row))

@@ -257,7 +257,6 @@ def make_case(device, space=SPACE, channels=16):
 
 
 def by_torch_and_by_kernels(monkeypatch, function, *given):
-    """What a function gives without and with kernels."""
     for takes_kernels in (False, True):
         monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor, taken=takes_kernels: taken)
         yield function(*given)
