@@ -4,6 +4,7 @@ search, parts of a step, threads."""
 import itertools
 import sys
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -242,6 +243,18 @@ def test_results_are_written_into_the_rows_given_and_nowhere_else(world: type[En
     assert_shown_equal(rows[0], rows[3])
 
 
+def allocated_by(work: Callable[[], None]) -> int:
+    """The most bytes that Python holds more while something is done than before."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        work()
+        return max(tracemalloc.get_traced_memory()) - before
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("num_threads", [1, pytest.param(2, marks=pytest.mark.rest)])
 def test_a_thousand_steps_keep_no_memory_and_no_reference_and_allocate_no_array(num_threads: int) -> None:
     pools = [NativePool(load_env("cartpole"), 16384, num_threads=num_threads)]  # the smallest array is 16 KiB
@@ -261,15 +274,8 @@ def test_a_thousand_steps_keep_no_memory_and_no_reference_and_allocate_no_array(
         play(20)  # Python and the allocator settle
         arrays = [actions, *(leaf for name in FIELDS for leaf in leaves(getattr(out, name)))]
         references = [sys.getrefcount(array) for array in arrays]
-        tracemalloc.start()
-        try:
-            before = tracemalloc.get_traced_memory()[0]
-            tracemalloc.reset_peak()
-            play(1000 // num_threads)
-            after, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert max(peak, after) - before < 8192, pool.name  # 50 bytes kept by each step would be 50 KB
+        # 50 bytes kept by each step would be 50 KB; threads of other tests, a server's say, may take some now and then.
+        assert min(allocated_by(lambda play=play: play(1000 // num_threads)) for _ in range(3)) < 8192, pool.name
         assert [sys.getrefcount(array) for array in arrays] == references, pool.name
 
 
