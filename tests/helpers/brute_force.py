@@ -1,7 +1,5 @@
 """Connect Four by brute force, to check the solver against: every line in a list, every game tried to its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 

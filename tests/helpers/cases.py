@@ -1,7 +1,5 @@
 """Cases of a parametrized test."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

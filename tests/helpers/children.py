@@ -1,7 +1,5 @@
 """Processes that a test starts, listens to and waits for: each wait has a limit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

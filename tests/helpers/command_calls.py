@@ -1,7 +1,5 @@
 """Commands called as a shell calls them, and settings of a run that takes a second."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 They have the environment and the folder that the test has, but what modules read as they are imported was read before.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from collections.abc import Callable

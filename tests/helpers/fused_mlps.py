@@ -1,7 +1,5 @@
 """Policies with the Triton kernels that run them, and rollouts laid flat that another policy made."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

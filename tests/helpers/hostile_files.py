@@ -1,7 +1,5 @@
 """Runs that name what a stranger likes, for tests of files that name code."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib

@@ -3,8 +3,6 @@
 `test_fuzz_inputs.py` tries some hundred inputs; `benchmarks/fuzz_inputs.py` draws others for as long as it is told.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import io

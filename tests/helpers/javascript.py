@@ -1,7 +1,5 @@
 """Worlds and functions translated for the shared page, run in a JavaScript engine (mini-racer)."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json

@@ -1,7 +1,5 @@
 """A run that is killed while it writes, again and again, beside the same run left alone."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Optional packages that take seconds to load: a process that collects tests of them, and runs none, does without."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import pytest

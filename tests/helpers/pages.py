@@ -1,7 +1,5 @@
 """For tests of the page: a running server, run folders made by hand, and the contrast of texts by WCAG 2.2."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pools of worlds for several players, legal actions for them, and equality of transitions."""
 
-from __future__ import annotations
-
 from scramjet.engine import NativePool
 from scramjet.envs import Env
 from tests.helpers.player_worlds import Duel, Mortals, Trio

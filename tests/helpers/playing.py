@@ -1,7 +1,5 @@
 """Worlds played by hand: by calling their rules on a record that is a plain object, or in an interpreted pool."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any

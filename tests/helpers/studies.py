@@ -1,7 +1,5 @@
 """Small studies whose trials train in this process, one after the other: no time is lost on starting processes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any

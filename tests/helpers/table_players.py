@@ -1,7 +1,5 @@
 """Players for games at a table whose moves can be told in advance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranks that are threads of this process, so that tests of what ranks do together need no other processes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

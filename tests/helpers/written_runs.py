@@ -1,7 +1,5 @@
 """Run folders written by hand in a moment: config, metrics and checkpoints as training leaves them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Studies written in a moment: trials with scores in study.db, or a server that writes the runs it is asked for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
