@@ -1,7 +1,5 @@
 """Ranks that are processes joined by gloo, forked from one that has imported torch."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Games and players for tests of matches: small pools, and players whose every move can be told in advance."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
