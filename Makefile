@@ -6,13 +6,15 @@ BIN := $(VENV)/bin
 # Kept, what Python compiles: else each process of the tests would compile all it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: train test test-all test-extras lint types bench bench-peers constraints try-plain try-newest try-lowest \
+.PHONY: train dev test test-all test-extras lint types bench bench-peers constraints try-plain try-newest try-lowest \
         try-debian clean
 
 train: $(VENV)/installed  ## train the default agent: CartPole
 	$(BIN)/scramjet train
 
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --durations 10
+
+dev: $(VENV)/installed-dev  ## set up what the tests, lint and the type checker need, and run nothing
 
 test: $(VENV)/installed-dev  ## the core of the tests: what a change to scramjet itself can break
 	$(PYTEST)
@@ -36,12 +38,15 @@ bench: $(VENV)/installed  ## speed on this machine
 bench-peers: $(VENV)/installed  ## speed beside other libraries, each installed into .peers: most of an hour
 	$(BIN)/python benchmarks/compare_peers.py
 
-$(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+$(VENV)/made:  # not its Python, which is there before the rest of it is
+	@command -v $(PYTHON) > /dev/null || \
+		{ echo "there is no $(PYTHON); name your Python with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "scramjet needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --clear $(VENV)
+	touch $@
 
-$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt tools/install.py
+$(VENV)/installed: $(VENV)/made pyproject.toml constraints.txt tools/install.py
 	@echo "installing scramjet into $(VENV): a minute or two, once"
 	$(BIN)/python tools/install.py
 	touch $@

@@ -167,6 +167,12 @@ def main() -> int:
     chosen = parser.parse_args()
     waiting: queue.SimpleQueue[Break] = queue.SimpleQueue()
     listed = breaks(chosen.words)
+    if not listed:
+        parser.error(f"no break has one of these words in its file or its reason: {' '.join(chosen.words)}")
+    if chosen.jobs < 1:
+        parser.error(f"--jobs {chosen.jobs}: at least 1")
+    if chosen.write and not chosen.write.parent.is_dir():
+        parser.error(f"--write {chosen.write}: there is no folder {chosen.write.parent}")
     for each in listed:
         each.applied((ROOT / each.file).read_text())
         waiting.put(each)

@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +68,10 @@ def install_torch(*, by_uv: bool) -> bool:
 
 
 def main(words: list[str]) -> int:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    if unknown := [word for word in words if word != "--" and word not in known]:
+        print(f"scramjet has no extra {unknown[0]!r}; it has {', '.join(known)}\n\n{__doc__}")
+        return 2
     needed, _, optional = " ".join(words).partition("--")
     by_uv = uv_is_usable()
     own = f".[{','.join(needed.split())}]" if needed.split() else "."

@@ -103,7 +103,9 @@ def debian(folder: Path) -> None:
 WAYS = {way.__name__: way for way in (plain, newest, lowest, debian)}
 
 if __name__ == "__main__":
-    if sys.argv[1:2] not in [[name] for name in WAYS]:
+    if sys.version_info < (3, 11):  # noqa: UP036 - any Python may run this
+        sys.exit("scramjet needs Python 3.11 or newer")
+    if sys.argv[1:] not in [[name] for name in WAYS]:
         sys.exit(f"say which: {', '.join(WAYS)}\n\n{__doc__}")
     with tempfile.TemporaryDirectory(prefix="scramjet-", ignore_cleanup_errors=True) as temporary:
         WAYS[sys.argv[1]](Path(temporary))
