@@ -14,7 +14,7 @@ from scramjet.compile.block_sizes import power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 MOST_STEPS, ROWS, WARPS = 64, 16, 4
 """Steps and rows of a tile, and warps of a program. Longer rollouts are a tile after the other."""

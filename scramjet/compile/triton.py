@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 try:
-    import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton
 
     HAS_TRITON = True
 except ImportError:  # a machine without a GPU: modules with kernels can still be imported

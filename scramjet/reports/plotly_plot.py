@@ -44,7 +44,7 @@ def legend(panels: Sequence[Panel], theme: ThemeName = "light") -> list[dict[str
 
 def html_page(panels: Sequence[Panel], *, theme: ThemeName = "light", title: str = "") -> bytes:
     """A whole page with the panels, plotly's script within it; two columns where there is room, one on a phone."""
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+    from plotly.offline import get_plotlyjs
 
     colours = THEMES[theme]
     figures = json.dumps([figure(panel, theme) for panel in panels], allow_nan=False)

@@ -107,7 +107,7 @@ def test_checking_or_measuring_a_world_names_it(own: Path) -> None:
 def test_a_function_given_from_python_is_remembered_for_the_command_line_if_a_module_has_it(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import own_envs  # type: ignore[import-not-found]
+    import own_envs
 
     nameless = lambda: gymnasium.make("CartPole-v1")  # noqa: E731
     runs = [scramjet.train(RunConfig(**TINY), env=it, display="quiet").run_path for it in (own_envs.make_env, nameless)]

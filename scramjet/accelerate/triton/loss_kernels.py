@@ -14,7 +14,7 @@ from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.sampling import MASKED_LOGIT
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 TERMS = 8
 """Columns of a program's sums: policy loss, value loss, entropy, KL (k3), KL (k1), clip fraction, then padding. What is

@@ -15,7 +15,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.engine.trees import map_fields
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 BLOCK = 256
 """Samples that a program gathers."""

@@ -16,7 +16,7 @@ from scramjet.accelerate.triton.flat_weights import FlatWeights
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 TERMS = 8
 """Columns after the last parameter: `Diagnostics.NAMES` without the norm, then padding."""

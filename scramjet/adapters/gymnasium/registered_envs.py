@@ -109,7 +109,7 @@ def _is_mujoco(env_id: str) -> bool:
 def _without_deprecations_of_mujoco() -> Iterator[None]:
     """Gymnasium's model files use attributes that MuJoCo gives up, and it says so for every env; not so here."""
     try:
-        import mujoco  # type: ignore[import-untyped]
+        import mujoco
     except ImportError:  # Gymnasium says what is missing
         yield
         return

@@ -11,7 +11,7 @@ from torch import Tensor
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 MOST_FEATURES = 128
 """Most features of which a square fits into the registers of a program."""

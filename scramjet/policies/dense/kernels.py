@@ -12,7 +12,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.compile.triton_functions import dot, tanh
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 
 @triton_jit()

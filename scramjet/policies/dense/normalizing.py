@@ -10,7 +10,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.compile.triton_functions import clamped
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 WIDEST = 1024
 """Most numbers of a row that a program takes: it computes their scales once."""

@@ -12,7 +12,7 @@ from scramjet.compile.block_sizes import blocks_of, power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 SHORTEST = 1e-12
 """Rows that are shorter are divided by this, as `torch.nn.functional.normalize` does."""

@@ -9,7 +9,7 @@ from scramjet.compile.block_sizes import power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 BLOCK = 2048
 """Numbers of boards that a program holds, about."""

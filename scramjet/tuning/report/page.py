@@ -25,7 +25,7 @@ _THEME_NAMES: tuple[ThemeName, ...] = ("light", "dark")
 
 def html_page(results: StudyResults, charts: Sequence[Chart], curves: Sequence[Panel], preset: str) -> bytes:
     """The page; `preset` is the text of the winner's file, empty where nothing has won yet."""
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+    from plotly.offline import get_plotlyjs
 
     figures = {
         theme: [

@@ -11,7 +11,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.compile.triton_functions import clamped, leads_out
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 HALF_LOG_TWO_PI = 0.9189385332046727
 

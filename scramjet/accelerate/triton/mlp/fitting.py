@@ -16,7 +16,7 @@ def fitted_mlp(plan: Plan, precision: str) -> TritonMLP | str:
 
     Sizes that are known to fit are not tried, since that compiles the kernels.
     """
-    from triton.runtime.errors import OutOfResources  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from triton.runtime.errors import OutOfResources
 
     mlp = TritonMLP(plan, precision=precision)
     while not mlp.is_proven and mlp.device.type == "cuda":

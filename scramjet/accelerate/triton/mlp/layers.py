@@ -16,7 +16,7 @@ from scramjet.compile.triton_functions import clamped, dot, operand, tanh
 from scramjet.policies.dense.normalizing import scale_of
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 
 @triton_jit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 
 @triton_jit("order_at", "size", "chunk_size")

@@ -19,7 +19,7 @@ def can_be_sent(make_env: MakeEnv) -> bool:
 
 def pickled(name: str, make_env: MakeEnv) -> bytes:
     """A factory as worker processes receive it; by value where it stands in a script or a notebook."""
-    import cloudpickle  # type: ignore[import-untyped]
+    import cloudpickle
 
     if not callable(make_env):
         raise ConfigError(f"make_env={make_env!r} must be a function that makes a gymnasium.Env")

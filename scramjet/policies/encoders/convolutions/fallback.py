@@ -81,7 +81,7 @@ def weight_gradient(
 
 def _run(name: str, layer: Layer, by_kernel: Callable[[], Any], by_torch: Callable[[], Any]) -> Any:
     """What the kernel gives or, from the first time on that it does not fit, torch's operators."""
-    from triton.runtime.errors import OutOfResources  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from triton.runtime.errors import OutOfResources
 
     if (name, layer) not in _too_large:
         try:

@@ -11,7 +11,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.policies.encoders.convolutions.layers import as_numbers
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 BLOCK = 1024
 """Numbers that a program writes, about."""

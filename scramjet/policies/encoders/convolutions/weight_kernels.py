@@ -10,7 +10,7 @@ from scramjet.compile.triton_functions import dot
 from scramjet.policies.encoders.convolutions.kernels import gather, tap_and_channel
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 
 @triton_jit("num_boards", "chunk")

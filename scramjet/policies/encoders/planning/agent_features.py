@@ -17,7 +17,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.compile.triton_functions import tanh
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 NUM_FEATURES = 20
 """Steps to the 3x3 cells, their shares, the agent's value and its distance."""

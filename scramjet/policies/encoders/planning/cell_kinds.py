@@ -26,7 +26,7 @@ from scramjet.policies.encoders.planning.cell_maps import (
 )
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 CELLS, WARPS = 1024, 4
 """Cells that a program of the forward pass takes, and its warps."""

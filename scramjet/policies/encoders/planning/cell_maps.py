@@ -17,7 +17,7 @@ from scramjet.compile.triton import HAS_TRITON, product_precision, triton_jit
 from scramjet.compile.triton_functions import clamped, leads_out
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 CELLS, GRADIENT_CELLS = 256, 64
 """Cells that a program takes at a time, forward and back: few enough that units, weights and sums of all fit

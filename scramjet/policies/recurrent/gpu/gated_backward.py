@@ -15,7 +15,7 @@ from scramjet.policies.recurrent.gpu.gated import (
 )
 
 if HAS_TRITON:
-    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import triton.language as tl
 
 
 @triton_jit()
