@@ -68,7 +68,7 @@ def hardware() -> str:
 @contextlib.contextmanager
 def session(world: str, method: str, device: str, num_envs: int, num_steps: int, folder: Path) -> Iterator[Any]:
     """A session of a world with a method of curiosity."""
-    from scramjet.algorithms.ppo import PPOConfig
+    from scramjet.algorithms.config import PPOConfig
     from scramjet.training import start
     from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 

@@ -27,7 +27,7 @@ def our_speed(num_envs: int, seconds: float) -> float:
     sys.path.insert(0, str(PEERS))
     from measuring import median_rate
 
-    from scramjet.algorithms.ppo import PPOConfig
+    from scramjet.algorithms.config import PPOConfig
     from scramjet.training import start
     from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 

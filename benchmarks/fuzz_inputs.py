@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ["SCRAMJET_STATE_DIR"] = tempfile.mkdtemp()  # nothing of this is to be remembered
 
 from scramjet.adapters.registry import parameter_defaults
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.commands.train import Place
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config.run_config import RunConfig

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from scramjet.accelerate.cuda_graphs import stage
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import SPOConfig
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_pool import WorldPool

@@ -35,7 +35,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from scramjet.accelerate.choice import choose_executor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 from scramjet.policies import Policy, PolicyConfig

@@ -27,9 +27,9 @@ _HOMES = {
     "register": "scramjet.envs",
     "make": "scramjet.adapters.make",
     "RunConfig": "scramjet.training.config.run_config",
-    "PPOConfig": "scramjet.algorithms.ppo",
-    "SPOConfig": "scramjet.algorithms.spo",
-    "AlphaZeroConfig": "scramjet.algorithms.alphazero",
+    "PPOConfig": "scramjet.algorithms.config",
+    "SPOConfig": "scramjet.algorithms.config",
+    "AlphaZeroConfig": "scramjet.algorithms.config",
     "PolicyConfig": "scramjet.policies.config",
     "BonusConfig": "scramjet.training.curiosity.config",
     "SelfPlayConfig": "scramjet.training.self_play.config",
@@ -58,9 +58,9 @@ __all__ = sorted([*_HOMES, "__version__"])
 if TYPE_CHECKING:
     from scramjet.accelerate.own_losses import LossBatch as LossBatch
     from scramjet.adapters.make import make as make
-    from scramjet.algorithms.alphazero import AlphaZeroConfig as AlphaZeroConfig
-    from scramjet.algorithms.ppo import PPOConfig as PPOConfig
-    from scramjet.algorithms.spo import SPOConfig as SPOConfig
+    from scramjet.algorithms.config import AlphaZeroConfig as AlphaZeroConfig
+    from scramjet.algorithms.config import PPOConfig as PPOConfig
+    from scramjet.algorithms.config import SPOConfig as SPOConfig
     from scramjet.arena.head_to_head import MatchResult as MatchResult
     from scramjet.arena.head_to_head import play_match as play_match
     from scramjet.envs import Env as Env

@@ -12,8 +12,7 @@ import torch
 from search.network import Network
 
 from scramjet.accelerate.choice import choose_executor
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env

@@ -1,4 +1,4 @@
-"""Gumbel AlphaZero (Danihelka et al. 2022, Policy improvement by planning with Gumbel): its equations and settings.
+"""Gumbel AlphaZero (Danihelka et al. 2022, Policy improvement by planning with Gumbel): its equations.
 
 The functions here are the plain form of the paper, for a batch of nodes with A actions each; the tree's kernels compute
 the same for one node at a time. Q-values are rescaled to 0 to 1 within a node before they count (the paper's appendix,
@@ -9,44 +9,14 @@ that their probability is 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
-
-from scramjet.settings import require, require_counts, settle
 
 SMALLEST_PRIOR = 1.2e-38
 """Least probability of a legal action: float32 would round a smaller one to 0, which says that it is illegal."""
 SMALLEST_RANGE = 1e-8
 """Least difference between q-values by which they are divided."""
-
-
-@dataclass(frozen=True)
-class AlphaZeroConfig:
-    """Gumbel AlphaZero."""
-
-    simulations: int = 32
-    """Positions that a search tries from each root: steps of the world, and evaluations of the network."""
-    considered: int = 16
-    """The most actions that a root tries; sequential halving drops the worse half of them again and again."""
-    value_scale: float = 0.1
-    """How much q-values count beside the policy's logits (the paper's c_scale)."""
-    visit_offset: float = 50.0
-    """How much q-values count before there are many visits (the paper's c_visit)."""
-    replay_size: int = 65_536
-    """Samples that are kept to learn from; at least one rollout is kept."""
-    value_target: Literal["lambda", "result"] = "lambda"
-    """What values learn: lambda-returns over the values of the search, or the result of the episode where the rollout
-    sees it."""
-
-    def __post_init__(self) -> None:
-        settle(self, prefix="alphazero.")
-        require_counts(self, ("simulations", "considered"), most=10_000, prefix="alphazero.")
-        require_counts(self, ("replay_size",), prefix="alphazero.")
-        require(self, ("value_scale",), lambda x: x > 0, "must be above 0", prefix="alphazero.")
-        require(self, ("visit_offset",), lambda x: x >= 0, "must be at least 0", prefix="alphazero.")
 
 
 def considered_visits(considered: int, simulations: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""SPO, sequential Monte Carlo policy optimisation (Macfarlane et al. 2024): its mathematics, and every number in it.
+"""SPO, sequential Monte Carlo policy optimisation (Macfarlane et al. 2024): its mathematics.
 
 Expectation: the policy pi is improved to q(trajectory) ~ pi(trajectory) exp(A / eta), A being the sum of the advantages
 r + gamma V(s') - V(s) along the trajectory. Particles that walk by pi and are weighted and resampled by exp(A / eta)
@@ -8,63 +8,9 @@ are drawn from q. Maximization: pi learns the first actions of the particles tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
-
-from scramjet.settings import MIN_POSITIVE, require, require_counts, settle
-
-
-@dataclass(frozen=True)
-class SPOConfig:
-    """Sequential Monte Carlo policy optimisation: the search by particles, and learning from it."""
-
-    particles: int = 16
-    """Particles that search from each position."""
-    depth: int = 4
-    """Steps that each particle looks ahead."""
-    resample: Literal["period", "ess"] = "period"
-    """When particles are resampled: after every so many steps, or where their effective sample size gets small."""
-    resample_period: int = 4
-    """period: steps between two resamplings; there is none after the last step."""
-    ess_threshold: float = 0.5
-    """ess: the share of effective particles below which a position's particles are resampled."""
-    dirichlet_alpha: float = 0.03
-    """Concentration of the Dirichlet noise in the first actions; smaller noise falls on fewer actions."""
-    dirichlet_fraction: float = 0.25
-    """Share of the noise in the first actions' probabilities; continuous actions have none."""
-    temperature: float = 0.5
-    """The temperature eta of the weights when training begins; its dual changes it."""
-    epsilon: float = 0.5
-    """KL divergence of the searched policy from the policy that the temperature holds."""
-    alpha: float = 0.5
-    """The weight of the KL divergence from the target policy when training begins; its dual changes it."""
-    epsilon_alpha: float = 1e-3
-    """KL divergence of the policy from the target policy that alpha holds."""
-    dual_learning_rate: float = 3e-4
-    """Adam's step size for the temperature and alpha."""
-    target_rate: float = 5e-3
-    """How far the target network moves to the network after each gradient step."""
-    replay_size: int = 65_536
-    """Samples kept to learn from."""
-
-    def __post_init__(self) -> None:
-        prefix = "spo."
-        settle(self, prefix)
-        require_counts(self, ("particles", "depth", "resample_period", "replay_size"), prefix=prefix)
-        require(self, ("dirichlet_fraction",), lambda x: 0 <= x <= 1, "must be from 0 to 1", prefix)
-        shares = ("ess_threshold", "target_rate")
-        require(self, shares, lambda x: 0 < x <= 1, "must be above 0 and at most 1", prefix)
-        positive = ("dirichlet_alpha", "temperature", "epsilon", "alpha", "epsilon_alpha", "dual_learning_rate")
-        require(self, positive, lambda x: x > 0, "must be above 0", prefix)
-        vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
-        require(self, positive, lambda x: x >= MIN_POSITIVE, vanishes, prefix)
-
-    def resamples_after(self, step: int) -> bool:
-        """Whether particles may be resampled after step `step`, counted from 1: never after the last."""
-        return step < self.depth and (self.resample == "ess" or step % self.resample_period == 0)
 
 
 def advantage(gain: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, *, gamma: float) -> Tensor:

@@ -14,7 +14,7 @@ import tyro
 from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.pool_choices import pool_choices
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.commands.command_line import parse
 from scramjet.commands.output.rates import Rate, format_rate, measure_env_rate, median_rate
 from scramjet.compile.cuda import require_cuda

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from scramjet.accelerate.executor import ActStep, Executor
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.algorithms.config import SPOConfig
 from scramjet.algorithms.spo import (
-    SPOConfig,
     advantage,
     effective_sample_size,
     fitted_temperature,

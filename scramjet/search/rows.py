@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.engine.layout import PlayedBy, obs_bytes
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition

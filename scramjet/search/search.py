@@ -11,7 +11,7 @@ from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.torch_executor import VALUE_CHUNK
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.reward_scaling import SCALED_CLIP
 from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.simulator import Branches

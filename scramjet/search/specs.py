@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.errors import ConfigError, shortened
 from scramjet.policies.policy import Policy

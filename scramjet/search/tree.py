@@ -14,13 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scramjet.algorithms.alphazero import (
-    AlphaZeroConfig,
-    completed_q,
-    considered_visits,
-    improved_policy,
-    sigma,
-)
+from scramjet.algorithms.alphazero import completed_q, considered_visits, improved_policy, sigma
+from scramjet.algorithms.config import AlphaZeroConfig
 from scramjet.compile.jit import AdaptiveThreading, RowKernel
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool

@@ -16,7 +16,7 @@ from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Diagnostics, Executor, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError

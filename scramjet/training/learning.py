@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.executor import Executor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
 from scramjet.algorithms.target_entropy import EntropyTuner

@@ -9,9 +9,9 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.ppo import (
-    PPOConfig,
     clipped_surrogate,
     explained_by_moments,
     explained_variance,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.arena.matches import play_games
 from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature, load_player, split_search
 from scramjet.arena.results import Score

@@ -26,7 +26,7 @@ import yaml
 
 import scramjet
 from scramjet import cli
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError, WorldError
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.asynchronous.schedule import read_schedule

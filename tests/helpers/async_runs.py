@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers.run_files import NO_EVALUATION

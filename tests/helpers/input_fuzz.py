@@ -23,7 +23,7 @@ from gymnasium.spaces import flatdim
 import scramjet
 from scramjet import cli
 from scramjet.adapters.registry import is_foreign
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.commands import train as train_module
 from scramjet.envs.registry import registrations
 from scramjet.errors import LAYOUT, RunError, ScramjetError, printable

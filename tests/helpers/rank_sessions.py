@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.policies import Policy, PolicyConfig, default_network

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.policies import PolicyConfig
 from scramjet.training import start
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig

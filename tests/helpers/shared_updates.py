@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from scramjet.accelerate.executor import Executor
 from scramjet.accelerate.numba.executor import NumbaExecutor
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.trees import map_fields
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.policies import Policy, PolicyConfig, default_network

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import Backend, FrameStackPool, NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.envs import Box, Discrete, Env, load_env, randint

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import scramjet
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.arena.head_to_head import play_match
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import nn
 
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError

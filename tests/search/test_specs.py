@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from scramjet.adapters.registry import load_world
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.engine import FrameStackPool, NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.envs import Box, Env, MultiDiscrete

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from scramjet.adapters.make import make
-from scramjet.algorithms.alphazero import AlphaZeroConfig
+from scramjet.algorithms.config import AlphaZeroConfig
 from scramjet.engine import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.games.connect_four import ConnectFour

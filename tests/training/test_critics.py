@@ -17,7 +17,7 @@ import scramjet
 from scramjet.accelerate.numba.executor import NumbaExecutor
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.exports.gymnasium_env import GymEnv, GymVectorEnv
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.engine.privileged import CRITIC, POLICY, policy_space, shown_space
 from scramjet.engine.worlds.native_pool import NativePool

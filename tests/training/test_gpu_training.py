@@ -19,7 +19,7 @@ from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.cuda_graphs import Recorder
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Box, Discrete, Env, load_env

@@ -11,7 +11,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network

@@ -15,7 +15,7 @@ from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError, TrainingError
 from scramjet.policies import Core, Policy, PolicyConfig, default_network
 from scramjet.training.learner import Learner, loss_settings

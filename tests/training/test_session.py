@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import scramjet
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from scramjet.algorithms.advantages import gae, seat_gae, seat_vtrace, vtrace
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.value_scaling import ValueScale
 from scramjet.training.rollout.rollout import Rollout
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar
 
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.ppo import PPOConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.errors import ConfigError
 from scramjet.training.self_play.config import SelfPlayConfig
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 
 
 def reopened(before: PPOConfig, after: PPOConfig, given: Container[str]) -> PPOConfig:

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from scramjet.adapters.registry import parameter_defaults
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, TrustError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than

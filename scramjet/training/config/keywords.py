@@ -10,9 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from scramjet.adapters.registry import parameter_defaults
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.ppo import PPOConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
 from scramjet.settings import coerce

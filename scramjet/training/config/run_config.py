@@ -17,13 +17,11 @@ from scramjet.adapters.registry import (
     is_foreign,
     load_world,
 )
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.algorithms.schedules import Schedule
-from scramjet.algorithms.spo import SPOConfig
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
-from scramjet.policies.networks import PolicyConfig
+from scramjet.policies.config import PolicyConfig
 from scramjet.settings import largest_divisor, plain_parameters, require, require_counts, settle
 from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
 from scramjet.training.config.mode_checks import check_mode, check_processes

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Executor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.trees import map_leaves
 from scramjet.search.search import Search
 from scramjet.training.learning import Learning, check_finite

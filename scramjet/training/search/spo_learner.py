@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from scramjet.accelerate.executor import Executor
-from scramjet.algorithms.ppo import PPOConfig, value_loss
-from scramjet.algorithms.spo import SPOConfig, kl_loss, policy_loss, temperature_loss
+from scramjet.algorithms.config import PPOConfig, SPOConfig
+from scramjet.algorithms.ppo import value_loss
+from scramjet.algorithms.spo import kl_loss, policy_loss, temperature_loss
 from scramjet.engine.trees import map_leaves, map_optional
 from scramjet.errors import CheckpointError
 from scramjet.policies.distributions import Distribution, MultiCategorical

@@ -8,7 +8,7 @@ import torch
 import scramjet
 from scramjet.accelerate.numba.executor import NumbaExecutor
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.policies import Policy, PolicyConfig, default_network

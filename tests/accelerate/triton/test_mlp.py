@@ -18,7 +18,8 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import plan_of, plan_of_critic
-from scramjet.algorithms.ppo import PPOConfig, normalize
+from scramjet.algorithms.config import PPOConfig
+from scramjet.algorithms.ppo import normalize
 from scramjet.policies.layers import mlp
 from scramjet.policies.normalization import ObservationNormalizer
 from scramjet.runtime.ranks.interface import Ranks

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import scramjet
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves

@@ -14,7 +14,7 @@ import pytest
 import scramjet
 from scramjet import cli
 from scramjet.adapters.gymnasium.workers import guard
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies.config import PolicyConfig
 from scramjet.training import start

@@ -17,7 +17,8 @@ from scramjet.accelerate.cuda_graphs import Stage
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
+from scramjet.algorithms.config import PPOConfig
+from scramjet.algorithms.ppo import explained_variance, normalize
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete
 from scramjet.errors import TrainingError

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import scramjet
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, TrustError, WorldError
 from scramjet.policies import PolicyConfig
 from scramjet.training.config import files as config_files

@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scramjet
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.ppo import PPOConfig
-from scramjet.algorithms.spo import SPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.commands.train import Place, base_config
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.algorithms.advantages import plain_gae
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.arena.play.thoughts import reward_scale
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import CheckpointError, ConfigError

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import Episodes, NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.envs.registry import load_env

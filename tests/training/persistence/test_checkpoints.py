@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import scramjet
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import CheckpointError, RunError, ScramjetError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime import checkpoints

@@ -17,7 +17,7 @@ from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.advantages import seat_vtrace, vtrace
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.native_pool import NativePool

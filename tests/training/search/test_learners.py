@@ -11,10 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.algorithms.reward_scaling import SCALED_CLIP
-from scramjet.algorithms.spo import SPOConfig
 from scramjet.engine import NativePool
 from scramjet.envs import load_env
 from scramjet.errors import CheckpointError, ConfigError, TrainingError

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.config import PPOConfig
 from scramjet.envs import Env, load_env, registrations
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import Policy, PolicyConfig
