@@ -187,3 +187,7 @@ def _load(command: str) -> Callable[[list[str]], int]:
             gc.enable()
     function: Callable[[list[str]], int] = getattr(module, f"{name}_command")
     return function
+
+
+if __name__ == "__main__":  # `python -m scramjet.cli` is `python -m scramjet`
+    main()

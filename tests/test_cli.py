@@ -40,6 +40,16 @@ def test_output_that_cannot_be_written_is_one_message_and_exit_code_2():
         assert done.stderr.startswith(f"scramjet: {problem}"), command
 
 
+def test_a_module_run_by_its_name_is_the_command_or_says_so():
+    for module, code, words in (
+        ("scramjet.cli --version", 0, f"scramjet {scramjet.__version__}"),
+        ("scramjet.cli trian", 2, "Did you mean 'train'?"),
+        ("scramjet.commands.train cartpole", 2, "type `python -m scramjet COMMAND`"),
+    ):
+        done = shell(f"{sys.executable} -m {module} 2>&1")
+        assert (done.returncode, words in done.stdout, done.stdout.count("\n")) == (code, True, 1), module
+
+
 def test_closed_streams_are_no_error():
     for closed in (">&-", "2>&-", "<&-", ">&- 2>&-"):
         known, unknown = shell(f"scramjet --version {closed}"), shell(f"scramjet trian {closed}")

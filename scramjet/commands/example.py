@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import tyro
 
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.runtime.outputs import write_output
 from scramjet.runtime.shipped import shipped_file, shipped_names, shown_path
 
 DESCRIPTION = """Write an example into the current folder as a start; without a name, list the examples.
@@ -61,13 +63,9 @@ def _about(name: str) -> str:
 def _write(name: str) -> Path:
     """Write an example as NAME.py into the current folder; raises a ConfigError if there is such a file."""
     path = Path(f"{name}.py")
-    try:
-        with open(path, "x") as file:
-            file.write(_source(name).replace(f"examples/{name}.py", f"{name}.py"))
-    except FileExistsError:
-        raise ConfigError(f"{path} is here already and stays as it is; rename it, or go to another folder") from None
-    except OSError as error:
-        raise ConfigError(f"cannot write {path} into this folder: {error.strerror}; go to another folder") from error
+    if os.path.lexists(path):
+        raise ConfigError(f"{path} is here already and stays as it is; rename it, or go to another folder")
+    write_output(path, _source(name).replace(f"examples/{name}.py", f"{name}.py").encode())
     return path
 
 

@@ -13,7 +13,7 @@ from scramjet.arena.play.thoughts import reward_scale
 from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, RunError, printable
-from scramjet.runtime.files import explain_disk_errors, write_atomic
+from scramjet.runtime.outputs import check_output, notes_beside, write_output
 from scramjet.runtime.runs import find_run
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
@@ -54,6 +54,8 @@ def export_page_command(words: list[str]) -> int:
     """Run `scramjet export-page ...`; returns the exit code."""
     words, env_values = split_env_parameters(["--out" if word == "-o" else word for word in words])
     arguments = parse(Arguments, words, prog="scramjet export-page", description=DESCRIPTION)
+    if arguments.out is not None:
+        check_output(arguments.out)
     policy, config, checkpoint = load_trained(
         _path(arguments),
         runs_dir=arguments.runs_dir,
@@ -71,10 +73,10 @@ def export_page_command(words: list[str]) -> int:
     if can_try():
         try_page(page, type(env).__name__)
     out = arguments.out or Path(f"{run}.html")
-    _write(out, page.html)
-    print(
-        f"{printable(str(out))}: {len(page.html.encode()) / 1e6:.2f} MB; open it in any browser, or send it to a friend"
-    )
+    data = page.html.encode()
+    write_output(out, data)
+    size = f"{len(data) / 1e6:.2f} MB"
+    print(f"{printable(str(out))}: {size}; open it in any browser, or send it to a friend", file=notes_beside(out))
     return 0
 
 
@@ -91,10 +93,3 @@ def _path(arguments: Arguments) -> str | Path:
             f"'{arguments.path}' has no checkpoint {arguments.checkpoint}; it has {', '.join(names) or 'none'}"
         )
     return folder / arguments.checkpoint
-
-
-def _write(out: Path, text: str) -> None:
-    if out.is_dir():
-        raise RunError(f"'{out}' is a folder; name the file: -o {out / 'game.html'}")
-    with explain_disk_errors(out):
-        write_atomic(out, text.encode())

@@ -13,8 +13,9 @@ from scramjet.arena.grading import Grades, check_world, grade_player, grade_poli
 from scramjet.arena.players import PERFECT, SearchPlayer, load_player
 from scramjet.commands.arguments.search import path_and_search
 from scramjet.commands.command_line import parse
-from scramjet.errors import ConfigError, printable, shortened
+from scramjet.errors import ConfigError, printable
 from scramjet.players.registry import scripted_player
+from scramjet.runtime.outputs import check_output, write_output
 from scramjet.search.specs import parse_search
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.searching import search_settings
@@ -61,10 +62,12 @@ def grade_command(words: list[str]) -> int:
     arguments = parse(Arguments, words, prog="scramjet grade", description=DESCRIPTION)
     if arguments.seed < 0:
         raise ConfigError(f"seed={arguments.seed} must be 0 or more")
+    if arguments.markdown is not None:
+        check_output(arguments.markdown)
     facts, grades = _graded(arguments)
     table = grades.markdown()
     if arguments.markdown is not None:
-        _write(arguments.markdown, f"{table}\n")
+        write_output(arguments.markdown, f"{table}\n".encode())
     if arguments.json:
         print(json.dumps({**facts, "grades": grades.as_dict()}))
     else:
@@ -92,12 +95,3 @@ def _graded(arguments: Arguments) -> tuple[dict[str, Any], Grades]:
     if search is None:
         return facts, grade_policy(policy)
     return {**facts, "search": search.spec.text}, grade_player(SearchPlayer(policy, text, search), arguments.seed)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise ConfigError(
-            f"--markdown {shortened(str(path))}: {error.strerror}; give a file that can be written"
-        ) from error

@@ -17,7 +17,7 @@ from scramjet.reports.curves import Axis, CurveSettings, Panel, Tables, check_me
 from scramjet.reports.groups import configured, group_runs
 from scramjet.reports.run_selection import find_runs
 from scramjet.reports.themes import ThemeName
-from scramjet.runtime.files import write_atomic
+from scramjet.runtime.outputs import check_output, is_stream, notes_beside, write_output
 
 DESCRIPTION = """Draw learning curves of runs over steps and wall time.
 
@@ -73,30 +73,34 @@ def plot_command(words: list[str]) -> int:
     found = panels(groups, runs, tables, settings)
     if not found:
         raise ConfigError(f"no run has {' or '.join(metrics)} over wall time; give --x steps")
-    write_atomic(arguments.out, _drawing(found, arguments))
+    write_output(arguments.out, _drawing(found, arguments))
     for note in [*notes, *tables.notes]:
         print(printable(f"note: {note}"), file=sys.stderr)
     drawn = {series.runs for panel in found for series in panel.series}
     num_runs = len({run for names in drawn for run in names})
     curves = "1 curve" if len(drawn) == 1 else f"{len(drawn)} curves"
-    print(printable(f"{num_runs} runs in {curves}: {arguments.out}" if len(runs) > 1 else f"{arguments.out}"))
+    said = f"{num_runs} runs in {curves}: {arguments.out}" if len(runs) > 1 else f"{arguments.out}"
+    print(printable(said), file=notes_beside(arguments.out))
     return 0
 
 
 def _check(arguments: Arguments) -> None:
-    kind = arguments.out.suffix.lower()
-    if kind not in (".svg", ".png", ".html"):
+    if _kind(arguments.out) not in ("svg", "png", "html"):
         raise ConfigError(
             f"out={arguments.out}: give a name that ends in .html, .svg or .png: {arguments.out.stem}.html"
         )
-    if not arguments.out.parent.is_dir():
-        raise ConfigError(f"out={arguments.out}: there is no folder {arguments.out.parent}; make it first")
+    check_output(arguments.out)
     if not 0 <= arguments.smooth <= 1:
         raise ConfigError(f"smooth={arguments.smooth} must be from 0 to 1, a share of the curve: try --smooth 0.05")
 
 
+def _kind(out: Path) -> str:
+    """The format that a name asks for; a stream without a suffix, such as /dev/stdout, gets a page."""
+    return out.suffix.lower().removeprefix(".") or ("html" if is_stream(out) else "")
+
+
 def _drawing(drawn: list[Panel], arguments: Arguments) -> bytes:
-    kind = arguments.out.suffix.lower().removeprefix(".")
+    kind = _kind(arguments.out)
     if kind == "html":
         return plotly_plot.html_page(drawn, theme=arguments.theme, title=arguments.title)
     return matplotlib_plot.draw(drawn, kind, theme=arguments.theme, title=arguments.title)

@@ -22,7 +22,7 @@ from scramjet.arena.tournaments.tournament import Style, Tournament
 from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, printable
-from scramjet.runtime.files import explain_disk_errors, write_atomic
+from scramjet.runtime.outputs import output_file, write_output
 from scramjet.search.specs import parse_search
 from scramjet.training.worlds.world_files import shown_name
 
@@ -111,6 +111,8 @@ def tournament_command(words: list[str]) -> int:
     if note:
         print(printable(note), file=sys.stderr, flush=True)
     out = arguments.runs_dir / "tournaments" if arguments.out is None else arguments.out
+    if out.suffix == ".jsonl" and out.is_symlink():
+        out = output_file(out)
     tournament = prepare_tournament(entrants, config, settings, out=out)
     with contextlib.closing(tournament.pool), contextlib.closing(tournament.log):
         is_complete = _play(tournament, settings.max_steps)
@@ -171,8 +173,7 @@ def _show(
 
 
 def _draw(table: RatingTable, title: str, path: Path) -> None:
-    with explain_disk_errors(path):
-        write_atomic(path, rating_plot(table, title).encode())
+    write_output(path, rating_plot(table, title).encode())
     print(printable(f"plot: {path}"), file=sys.stderr)
 
 

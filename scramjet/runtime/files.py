@@ -62,7 +62,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, *, follow_links: bool = F
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise StrangeFileError(errno.EINVAL, f"is {_kind_in_words(status.st_mode)}, not a file")
+            raise StrangeFileError(errno.EINVAL, f"is {kind_in_words(status.st_mode)}, not a file")
         if flags & (os.O_WRONLY | os.O_RDWR) and status.st_nlink > 1:
             raise StrangeFileError(errno.EMLINK, f"has {status.st_nlink} names (hard links), and one may be elsewhere")
     except BaseException:
@@ -130,7 +130,8 @@ def remove_tree(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _kind_in_words(mode: int) -> str:
+def kind_in_words(mode: int) -> str:
+    """What a file that is not a plain one is, from its mode: a folder, a pipe, a socket or a device."""
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     return next((words for is_kind, words in kinds if is_kind(mode)), "a device")
 

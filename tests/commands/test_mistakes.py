@@ -49,7 +49,7 @@ GENERAL = {
     "grade": ["scramjet grade needs RUN"],
     "grade nowhere": ["nowhere"],
     "grade greedy --seed -1": ["seed=-1 must be 0 or more"],
-    "grade greedy --markdown /nowhere/grades.md": ["give a file that can be written"],
+    "grade greedy --markdown /nowhere/grades.md": ["there is no folder"],
     "sync": ["scramjet sync needs RUN"],
     "sync tiny": ["--to says where to send the runs"],
     "sync tiny --to aym": ["--to aym: expected 'tensorboard' or 'aim'"],

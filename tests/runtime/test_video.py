@@ -62,7 +62,7 @@ def test_what_cannot_be_written_is_refused_before(tmp_path: Path, monkeypatch: p
         ("board.avi", 10, r"try '.*board\.mp4'"),
         ("board", 10, "ends with"),
         ("missing/board.mp4", 10, "no folder"),
-        ("folder.mp4", 10, "choose another name"),
+        ("folder.mp4", 10, "is a folder"),
         ("board.mp4", 0, "--fps 30"),
         ("board.mp4", float("nan"), "--fps 30"),
         ("slow.mp4", 0.0004, r"must be from 0\.01 to 240"),

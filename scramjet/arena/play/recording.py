@@ -13,6 +13,7 @@ from scramjet.arena.game import Game
 from scramjet.arena.head_to_head import Match
 from scramjet.arena.play.results import Result
 from scramjet.arena.play.watching import begin_game
+from scramjet.runtime.outputs import output_file
 from scramjet.runtime.video.video_file import check_video
 from scramjet.training.components import make_pool
 from scramjet.training.pictures.episodes import Moment
@@ -50,7 +51,7 @@ def record_match(
             game = Game(pools.enter_context(contextlib.closing(make_pool(match.config, num_envs=1))))
             played.append(_play(game, match, number, seed))
         rate = fps or native_rate(played[0].game.env)
-        return record_moments(_moments(played), path, match.config.env, rate, progress)
+        return record_moments(_moments(played), output_file(path), match.config.env, rate, progress)
 
 
 def _play(game: Game, match: Match, number: int, seed: int) -> _Played:

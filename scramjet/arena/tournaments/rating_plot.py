@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scramjet.arena.tournaments.rating_table import Rated, RatingTable
 from scramjet.errors import ConfigError
+from scramjet.runtime.outputs import check_output, is_stream
 
 WIDTH, HEIGHT = 860, 460
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 210, 50, 56  # margins
@@ -24,10 +25,9 @@ _STYLE = (
 
 def check_plot_path(path: Path) -> None:
     """Raise a ConfigError for a file that cannot become a plot."""
-    if path.suffix.lower() != ".svg":
+    if path.suffix.lower() != ".svg" and not (path.suffix == "" and is_stream(path)):
         raise ConfigError(f"plot={path}: plots are written as SVG; give a name that ends in .svg: {path.stem}.svg")
-    if not path.parent.is_dir():
-        raise ConfigError(f"plot={path}: there is no folder {path.parent}; make it first")
+    check_output(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scramjet.errors import ConfigError, RunError, printable
-from scramjet.runtime.files import write_atomic
+from scramjet.runtime.outputs import check_output, is_stream, write_output
 from scramjet.training.display.text import short_path
 from scramjet.tuning.methods.repeats import repeats
 from scramjet.tuning.report import matplotlib_charts
@@ -44,17 +44,17 @@ def show_ended(study: Study, result: TuneResult) -> None:
 
 def show_report(folder: Path, out: Path | None, *, trust: bool) -> None:
     """Make the report of a study anew, with its plots in the file `out` where one is given, and print its table."""
-    if out is not None and out.suffix.lower() not in (".svg", ".png"):
-        raise ConfigError(f"out={out}: give a name that ends in .svg or .png: {out.stem}.svg")
-    if out is not None and not out.parent.is_dir():
-        raise ConfigError(f"out={out}: there is no folder {out.parent}; make it first")
+    kind = "" if out is None else out.suffix.lower() or (".svg" if is_stream(out) else "")
+    if out is not None:
+        if kind not in (".svg", ".png"):
+            raise ConfigError(f"out={out}: give a name that ends in .svg or .png: {out.stem}.svg")
+        check_output(out)
     report = write_report(folder, trust=trust)
     drawn = charts(report.results)
     if out is not None and not drawn:
         raise RunError(f"no trial of {folder} has a score yet, and there is nothing to draw; try again later")
     if out is not None:
-        kind = out.suffix.lower().removeprefix(".")
-        write_atomic(out, matplotlib_charts.draw(drawn, kind, title=report.results.name))
+        write_output(out, matplotlib_charts.draw(drawn, kind.removeprefix("."), title=report.results.name))
     _show(report.results, report.path, [f"plots            {out}"] if out is not None else [])
 
 

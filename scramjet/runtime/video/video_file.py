@@ -23,6 +23,7 @@ import numpy as np
 
 from scramjet.errors import ConfigError, RunError, shortened
 from scramjet.runtime.files import disk_error, fsync_directory, temporary_path
+from scramjet.runtime.outputs import output_file
 from scramjet.runtime.video.fitting import fitted, scaled_up
 
 SUFFIXES = (".mp4", ".gif", ".webm")
@@ -50,7 +51,7 @@ def check_rate(rate: float | None) -> None:
 def check_video(path: Path, frames_per_second: float | None = None) -> None:
     """Refuse, with a ConfigError, a path or a rate that no video can be written with; writes nothing.
 
-    A file that stands at `path` will be replaced.
+    A file that stands at `path` will be replaced. Nothing else can be written to: encoders go back in their files.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(
@@ -58,15 +59,7 @@ def check_video(path: Path, frames_per_second: float | None = None) -> None:
         )
     check_rate(frames_per_second)
     require_packages()
-    folder = path.parent
-    if not folder.is_dir():
-        raise ConfigError(f"'{folder}' is no folder, so '{path.name}' cannot be written there; make it first")
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"'{path}' is no file that a video could replace; choose another name")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"'{path.name}' cannot be written into '{folder}': permission was denied; choose another folder"
-        )
+    output_file(path)
 
 
 def require_packages() -> None:
@@ -141,6 +134,7 @@ class VideoFile:
                 if self._encoder is not None:
                     self._encoder.close()
                     if error is None:
+                        output_file(self.path)  # it may have become something else meanwhile
                         os.replace(self._aside, self.path)
                         fsync_directory(self.path.parent)
         except RunError:

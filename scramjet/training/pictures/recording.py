@@ -14,6 +14,7 @@ from torch import nn
 
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
+from scramjet.runtime.outputs import output_file
 from scramjet.runtime.video.fitting import as_picture
 from scramjet.runtime.video.grid import Grid
 from scramjet.runtime.video.text_picture import text_picture
@@ -113,7 +114,7 @@ def record_policy(
     stage = picture_stage(config, episodes)
     with contextlib.closing(stage.pool):
         moments = watch(stage, policy, config, unseen_episodes(seed), search=search)
-        return record_moments(moments, path, config.env, fps or stage.frames_per_second, progress)
+        return record_moments(moments, output_file(path), config.env, fps or stage.frames_per_second, progress)
 
 
 def record_moments(
