@@ -36,6 +36,10 @@ def names_shown(page: Any) -> list[str]:
     return [text.split("\n")[0] for text in page.locator("tbody .row-link").all_inner_texts()]
 
 
+SHOWS = """names => [...document.querySelectorAll("tbody .row-link")].map(link => link.firstChild.data).join()
+    === names.join()"""
+
+
 def test_runs_are_searched_ordered_and_seeds_of_one_config_are_one_line(page_server: PageServer, page: Any) -> None:
     make_run(page_server.runs_dir, "first", 5, env="maze", tags=["paper", "a b"])
     make_run(page_server.runs_dir, "second", 9, env="cartpole", total=7_000)
@@ -43,7 +47,7 @@ def test_runs_are_searched_ordered_and_seeds_of_one_config_are_one_line(page_ser
     page.goto(page_server.url)
     for order in (["second", "third", "first"], ["first", "third", "second"]):
         page.get_by_role("button", name="Return").click()
-        assert names_shown(page) == order
+        wait_until(page, SHOWS, order)
     for search, found in (("tag:paper", ["first"]), ("env:p", ["third", "second"]), ("nothing", [])):
         page.get_by_role("searchbox").fill(search)
         assert names_shown(page) == found
@@ -67,7 +71,7 @@ def test_the_keyboard_alone_finds_and_opens_a_run(page_server: PageServer, page:
     for name, env in (("one", "maze"), ("two", "cartpole"), ("three", "cartpole")):
         make_run(page_server.runs_dir, name, env=env, total=30_000 + len(name))
     page.goto(page_server.url)
-    page.locator("tbody tr").nth(2).wait_for()
+    page.get_by_role("cell", name="cartpole").nth(1).wait_for()  # the server has read what the search looks for
     keys = page.keyboard
     keys.press("/")
     keys.type("cartpole")

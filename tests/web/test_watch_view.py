@@ -150,7 +150,7 @@ def test_a_world_in_a_file_is_shown_as_text_and_what_is_gone_is_told(
     assert "playing the run's copy" in page.locator(".advice").inner_text()
     assert page.locator(".picture-text").inner_text().startswith("at:")
     shutil.rmtree(own_world / "runs/walk/world")
-    page.goto(f"{server.url}#/")
+    server = serve_page(own_world / "runs")  # the first one still has the agent
     page.goto(f"{server.url}#/watch/walk")
     page.get_by_role("alert").filter(has_text="walk.py").wait_for(timeout=SLOW)
     assert page.locator(".picture").is_hidden()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.text import Text
 
 from scramjet.training.display.chart import Points, Window, are_alike, line_chart
-from scramjet.training.display.text import ASCII, Glyphs, human_count
+from scramjet.training.display.text import ASCII, Glyphs, human_count, human_number
 
 NOTHING_YET = "no value yet"
 """Stands in a chart without points."""
@@ -16,24 +17,39 @@ LABEL_WIDTH = 8
 """Columns of the labels beside a chart: fixed, so that it does not move when they change."""
 
 
-def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers, evenly spaced, from `low` or below to `high` or above; at most `most` of them.
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What an axis shows: from `low` to `high`, with labels by the numbers that they stand at."""
 
-    There are at least 2 of them, or 3 if zero lies between `low` and `high`.
+    low: float
+    high: float
+    labels: dict[float, str]
+
+
+def scale_of(values: Sequence[float], most: int) -> Scale:
+    """The scale of an axis that fits the values: at most a tenth more at each end, and 2 to `most` round numbers.
+
+    Values that are all alike are in the middle of a scale that has no other number.
     """
-    if high <= low:
-        margin = abs(low) / 2 or 1.0
-        low, high = low - margin, high + margin
-    most = max(most, 3 if low < 0 < high else 2)
-    step = _round_up((high - low) / (most - 1))
-    fitting: list[list[float]] = []
-    while len(fitting) < 3:  # a wider step may leave less room over: 0, 250, 500 rather than 0, 200, 400, 600
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    if are_alike(values):
+        margin = abs(values[-1]) / 2 or 1.0
+        return Scale(values[-1] - margin, values[-1] + margin, {values[-1]: human_number(values[-1])})
+    unit = _round_up((max(values) - min(values)) / 20)  # so that the ends move seldom while a curve grows
+    low, high = math.floor(min(values) / unit + 1e-9) * unit, math.ceil(max(values) / unit - 1e-9) * unit
+    ticks, step = ticks_within(low, high, most)
+    if len(ticks) < 2:
+        ticks, step = [low, high], unit
+    return Scale(low, high, {tick: tick_label(tick, step) for tick in ticks})
+
+
+def ticks_within(low: float, high: float, most: int) -> tuple[list[float], float]:
+    """At most `most` multiples of a round step between two numbers, and the step."""
+    step = _round_up((high - low) / (most + 1))
+    while True:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         if last - first < most:
-            fitting.append([i * step for i in range(first, max(last, first + 1) + 1)])
+            return [i * step for i in range(first, last + 1)], step
         step = _round_up(step * 1.01)
-    many = [ticks for ticks in fitting if 2 * len(ticks) > most] or fitting[:1]
-    return min(many, key=lambda ticks: (ticks[-1] - ticks[0], -len(ticks)))
 
 
 def _round_up(step: float) -> float:
@@ -74,18 +90,16 @@ def plot(
 ) -> list[Text]:
     """A chart of `height` rows with labels at its left: a curve, and marks over it. `steps` are its left and right.
 
-    Values that are all alike are a line in its middle; without any it says so.
+    Without values it says so.
     """
     columns = max(1, width - LABEL_WIDTH - 2)
     values = [y for _, y in points] + [y for _, y in marks]
     if not values:
         return _empty(columns, height, glyphs)
-    low, high = (values[-1], values[-1]) if are_alike(values) else (min(values), max(values))
-    ticks = round_ticks(low, high, max(2, min(6, (height + 2) // 3)))
-    window = Window(*steps, ticks[0], ticks[-1])
+    scale = scale_of(values, max(2, min(6, (height + 2) // 3)))
+    window = Window(*steps, scale.low, scale.high)
     rows = line_chart(points, window, columns, height, is_ascii=glyphs is ASCII)
-    spacing = ticks[1] - ticks[0]
-    labels = {_row(window, tick, height, glyphs): tick_label(tick, spacing) for tick in ticks}
+    labels = {_row(window, tick, height, glyphs): label for tick, label in scale.labels.items()}
     lines = []
     for row, curve in zip(reversed(range(height)), rows, strict=True):
         places = sorted({window.column(x, columns) for x, y in marks if _row(window, y, height, glyphs) == row})
@@ -121,10 +135,9 @@ def step_axis(steps: tuple[float, float], width: int, glyphs: Glyphs) -> Text:
     """The line below a chart: round numbers of steps where they are, on a rule."""
     columns = max(1, width - LABEL_WIDTH - 2)
     rule = [glyphs.todo] * columns
-    ticks = round_ticks(*steps, max(2, min(9, columns // 12)))
-    ticks = [tick for tick in ticks if steps[0] <= tick <= steps[1] and tick.is_integer()]  # no half steps at first
+    ticks, _ = ticks_within(*steps, max(2, min(9, columns // 12)))
     free_from = 0
-    for tick in ticks:
+    for tick in (tick for tick in ticks if tick.is_integer()):  # no half steps at first
         label = f" {human_count(tick)} "
         place = Window(*steps, 0.0, 1.0).column(tick, columns)
         start = min(max(0, place - len(label) // 2), columns - len(label))

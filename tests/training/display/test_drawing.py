@@ -7,7 +7,7 @@ import pytest
 
 from scramjet.training.display.chart import Window, line_chart, sparkline
 from scramjet.training.display.history import Curve
-from scramjet.training.display.plot import plot, round_ticks, step_axis, step_window, tick_label
+from scramjet.training.display.plot import plot, scale_of, step_axis, step_window
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
@@ -61,14 +61,19 @@ def test_a_curve_of_returns_takes_bounded_memory_and_keeps_its_shape():
     assert short.values == [1.5, 4.0, 6.0]
 
 
-def test_axes_are_labelled_with_round_numbers_around_the_values():
+def test_axes_fit_the_values_and_are_labelled_with_round_numbers_within():
     for low, high, most, labels in [
-        (0, 500, 4, "0 250 500"), (3, 497, 6, "0 100 200 300 400 500"), (-1600, -143, 4, "-2000 -1000 0"),
-        (0.971, 0.979, 3, "0.970 0.975 0.980"), (-1.0, 1.0, 2, "-1 0 1"), (5.0, 5.0, 3, "2.5 5.0 7.5"),
-        (0.0, 0.0, 3, "-1 0 1"), (0, 2.4e6, 4, "0 1.0M 2.0M 3.0M"),
+        (0, 500, 4, "0 200 400"), (3, 497, 6, "0 100 200 300 400 500"), (-1600, -143, 4, "-1500 -1000 -500"),
+        (0.971, 0.979, 3, "0.9725 0.9750 0.9775"), (-1.0, 1.0, 2, "-1.0 1.0"), (5.0, 5.0, 3, "5.00"),
+        (0.0, 0.0, 3, "0.0"), (0, 2.4e6, 4, "0 1.0M 2.0M"), (-1, 200, 3, "0 100 200"), (480, 520, 2, "480 520"),
+        (-9, 4500, 2, "0 2500"), (1e-9, 1e6, 2, "0 1.0M"),
     ]:  # fmt: skip
-        ticks = round_ticks(low, high, most)
-        assert [tick_label(tick, ticks[1] - ticks[0]) for tick in ticks] == labels.split()
+        scale = scale_of([low, high], most)
+        assert list(scale.labels.values()) == labels.split(), (low, high)
+        assert scale.low <= low <= high <= scale.high
+        assert all(scale.low <= tick <= scale.high for tick in scale.labels)
+        if high > low:
+            assert scale.high - scale.low <= 1.2 * (high - low), "no range far beyond the values"
 
 
 def test_a_plot_has_its_labels_and_marks_where_the_values_are():
@@ -87,9 +92,13 @@ def test_values_that_are_alike_but_for_rounding_are_a_line_in_the_middle():
         points = [(step, value * (1 + 2e-16 * (step % 2))) for step in range(101)]
         lines = [line.plain for line in plot(points, [], (0.0, 100.0), 20, 5, ASCII)]
         assert [line.count("*") for line in lines] == [0, 0, 10, 0, 0], value
-        top, bottom = float(lines[0].split()[0]), float(lines[-1].split()[0])
-        assert bottom <= value <= top
-        assert top - bottom >= value / 2
+        assert [line.split()[0] for line in lines] == [
+            "|",
+            "|",
+            str(float(f"{value:.4g}")) if value != 0.3 else "0.3000",
+            "|",
+            "|",
+        ]
 
 
 def test_a_chart_without_points_says_so_where_the_words_fit():

@@ -49,7 +49,7 @@ def test_a_frame_shows_what_a_person_looks_for():
         screen.play(a_record(61))
         for wanted in (
             "cartpole-20260712-101500", "resumed at step 1,024", "1,024 envs × 128 steps", "9.2K parameters", "49%",
-            "999K of 2.0M", "left 10:", "steps/s 142K", "return 305.0", "500 ┤", "0 ┤", "└ 0 ─", " 1.0M ", "●",
+            "999K of 2.0M", "left 10:", "steps/s 142K", "return 305.0", "400 ┤", " 0 ┤", "└ 0 ─", " 1.0M ", "●",
             "length 305.0", "episodes 2.4K", "win 0.25", "evaluation 475.5 ± 9.50 over 100 episodes", "rollout 30%",
             "prepare 10%", "learn 50%", "eval", "cpu", "memory", "policy loss", "-0.0123", "value loss", "31.50",
             "entropy", "0.6100", "approx kl", "0.0101", "clip fraction", "0.1100", "explained var", "0.8100",
@@ -66,9 +66,9 @@ def test_before_the_first_episode_has_ended_charts_say_so_and_keep_their_places(
         screen.play(a_record(1, **nothing), a_record(2, **nothing))
         assert re.search(r"\bwin +-", screen.text)
         assert screen.text.count("no value yet") == charts
-        labels = [line[:3] for line in screen.lines]
+        labels = [line[:2] for line in screen.lines]
         screen.play(a_record(3))
-        assert [line[:3] for line in screen.lines] == labels
+        assert [line[:2] for line in screen.lines] == labels
         assert "no value yet" not in screen.text
 
 
