@@ -13,7 +13,7 @@ import os
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -269,12 +269,31 @@ def _plain_text(where: str, text: Any) -> str:
     return str(text)
 
 
+@dataclass(frozen=True)
 class Spelling:
     """An annotation: strings are read by `parse`, so that a file may say "40M"."""
 
-    def __init__(self, parse: Callable[[str], Any], words: str) -> None:
-        self.parse = parse
-        self.words = words
+    parse: Callable[[str], Any]
+    words: str
+    """What may be written, for messages."""
+    metavar: str
+    """What may be written, for the help."""
+
+
+@dataclass(frozen=True)
+class Positional:
+    """An annotation: on the command line the value is given without a flag."""
+
+    metavar: str
+    """The word for it: RUN, or RUN ... if there may be several."""
+
+
+class Flat:
+    """An annotation of a dataclass in another: its flags have no prefix."""
+
+
+class NoFlag:
+    """An annotation: there is no flag for this field."""
 
 
 def describe(hint: Any) -> str:

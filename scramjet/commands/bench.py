@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-import tyro
 
 from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.pool_choices import pool_choices
@@ -29,7 +28,7 @@ from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
-from scramjet.settings import MAX_COUNT, require, require_counts, settle
+from scramjet.settings import MAX_COUNT, Positional, require, require_counts, settle
 from scramjet.training.config.run_config import MAX_THREADS
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
@@ -57,7 +56,7 @@ On the GPU, env steps are measured 32 at a time as a CUDA graph, with legal rand
 class Arguments:
     """The arguments of `scramjet bench`: what to measure."""
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ENV]")] = "cartpole"
+    env: Annotated[str, Positional("ENV")] = "cartpole"
     """A world's name or file. all: measures the env steps of every world at 1024 envs. Another library's world, such as
     gym:ID: measures the env steps of each pool that can step it."""
     num_envs: tuple[int, ...] = ()

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-import tyro
-
 from scramjet.adapters.gymnasium.check import check_gym_world
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
@@ -17,7 +15,7 @@ from scramjet.commands.command_line import parse
 from scramjet.engine.worlds.check import Finding, check_world
 from scramjet.engine.worlds.hanging import CallWatch
 from scramjet.errors import LAYOUT, WorldError, printable
-from scramjet.settings import require_counts, settle
+from scramjet.settings import Positional, require_counts, settle
 from scramjet.training.worlds.user_worlds import name_of
 
 CALL_SECONDS = 10.0
@@ -36,7 +34,7 @@ DESCRIPTION = """Run a world through its back-ends and say, in its author's term
 class Arguments:
     """What to check."""
 
-    world: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
+    world: Annotated[str, Positional("WORLD")]
     """A file such as my_world.py or my_world.py:MyWorld, a name from `scramjet list`, or a Gymnasium env: gym:ID,
     mujoco:ID, factory:MODULE:FUNCTION."""
     steps: int = 500

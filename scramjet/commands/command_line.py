@@ -1,7 +1,4 @@
-"""Reads a command line into a dataclass; a mistake becomes one message that names it and the fix.
-
-tyro writes the help. The words are read here, for our own messages, and because settings depend on the world named.
-"""
+"""Reads a command line into a dataclass; a mistake becomes one message that names it and the fix."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +21,7 @@ from scramjet.reports.comparison import Comparison, Contender, compare
 from scramjet.reports.curves import Tables, check_metrics, default_metric
 from scramjet.reports.groups import Configured, Group, configured, group_runs
 from scramjet.reports.run_selection import find_runs
+from scramjet.settings import Positional
 from scramjet.training.display.text import human_count, human_duration, human_number
 
 DESCRIPTION = """Put runs side by side: which settings differ, who is a fork of whom, and final numbers with 95 %
@@ -39,7 +39,7 @@ _NAME_WIDTH, _VALUE_WIDTH = 22, 17
 class Arguments:
     """What to compare, and how."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN RUN ...")]
+    runs: Annotated[tuple[str, ...], Positional("RUN RUN ...")]
     """Runs: paths, names in --runs-dir, patterns such as cartpole-*, or folders of runs."""
     metric: str | None = None
     """The metric to compare beside evaluations; by default return_100, or the rating of runs against a pool."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from scramjet.arena.head_to_head import prepare_match
 from scramjet.arena.play.watching import watch_match
 from scramjet.arena.players import Temperature
@@ -23,6 +21,7 @@ from scramjet.commands.output.eval_video import frame_counter, print_recording, 
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.video.video_file import check_rate, check_video
+from scramjet.settings import Positional
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator
@@ -62,7 +61,7 @@ random, greedy, minimax:N, perfect, or your own as FILE.py:Name or module:Name.
 class Arguments:
     """What to play, and how."""
 
-    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    path: Annotated[str, Positional("RUN")]
     """A run (its newest checkpoint is played) or a checkpoint."""
     episodes: int | None = None
     """Episodes to play; by default 100, or 1 where they are drawn. In a video several stand side by side."""

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.outputs import write_output
 from scramjet.runtime.shipped import shipped_file, shipped_names, shown_path
+from scramjet.settings import Positional
 
 DESCRIPTION = """Write an example into the current folder as a start; without a name, list the examples.
 
@@ -25,7 +24,7 @@ DESCRIPTION = """Write an example into the current folder as a start; without a 
 class Arguments:
     """Which example."""
 
-    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
+    name: Annotated[str | None, Positional("NAME")] = None
     """A name from the list."""
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from scramjet.arena.play.thoughts import reward_scale
 from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, RunError, printable
 from scramjet.runtime.outputs import check_output, notes_beside, write_output
 from scramjet.runtime.runs import find_run
+from scramjet.settings import Positional
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.web.export_page.page import Facts, shared_page
@@ -36,7 +35,7 @@ native worlds; docs/share.md says which worlds and networks it takes.
 class Arguments:
     """What to share, and where to write it."""
 
-    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    path: Annotated[str, Positional("RUN")]
     """A run or a checkpoint."""
     out: Path | None = None
     """The file to write, also -o; by default the run's name with .html in the folder you are in."""

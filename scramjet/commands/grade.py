@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from scramjet.arena.grading import Grades, check_world, grade_player, grade_policy
 from scramjet.arena.players import PERFECT, SearchPlayer, load_player
 from scramjet.commands.arguments.search import path_and_search
@@ -17,6 +15,7 @@ from scramjet.errors import ConfigError, printable
 from scramjet.players.registry import scripted_player
 from scramjet.runtime.outputs import check_output, write_output
 from scramjet.search.specs import parse_search
+from scramjet.settings import Positional
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.playing import load_trained
@@ -38,7 +37,7 @@ soon or lose as late as can be, beside what random legal moves would reach.
 class Arguments:
     """Whom to grade, and how to show it."""
 
-    player: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    player: Annotated[str, Positional("RUN")]
     """A run (its newest checkpoint is graded), a checkpoint, random, greedy, minimax:N, perfect, or FILE.py:Name."""
     search: str | None = None
     """Choose moves by search with the network: alphazero:SIMULATIONS or spo:PARTICLESxDEPTH; none: the network

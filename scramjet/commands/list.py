@@ -8,8 +8,6 @@ import textwrap
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import tyro
-
 from scramjet.adapters.registry import is_foreign
 from scramjet.commands.command_line import parse
 from scramjet.commands.output.world_facts import describe, facts
@@ -17,6 +15,7 @@ from scramjet.engine.layout import check_spaces
 from scramjet.envs.registry import Registration, canonical_name, is_registered, load_env, registrations
 from scramjet.errors import WorldError, did_you_mean, printable, shortened
 from scramjet.runtime.shipped import shipped_file, shown_path
+from scramjet.settings import Positional
 from scramjet.training.worlds.user_worlds import name_of
 
 DESCRIPTION = """List the worlds that scramjet knows by name, or show the details of one of them or of your own.
@@ -31,7 +30,7 @@ DESCRIPTION = """List the worlds that scramjet knows by name, or show the detail
 class Arguments:
     """What to list, and how."""
 
-    world: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WORLD]")] = None
+    world: Annotated[str | None, Positional("WORLD")] = None
     """Show this world, a name or a file such as my_world.py: its spaces, parameters, presets and page of the docs."""
     json: bool = False
     """Print one JSON object instead of text."""

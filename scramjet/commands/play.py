@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from rich.console import Console
 
 from scramjet.arena.game import PERSON, Game
@@ -28,6 +27,7 @@ from scramjet.envs.registry import is_registered, split_file
 from scramjet.errors import ConfigError, printable
 from scramjet.players.player import Player
 from scramjet.search.specs import parse_search
+from scramjet.settings import Positional
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.searching import search_settings
@@ -52,7 +52,7 @@ In the game: a move by its name, hint, undo, new, help, quit.
 class Arguments:
     """What to play, and against whom."""
 
-    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    path: Annotated[str, Positional("RUN")]
     """A run or a checkpoint, or a world's name or file; with a world say --against whom."""
     seat: str = "first"
     """Your seat: first, second, random, or a number from 1."""

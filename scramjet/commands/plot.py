@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, RunError, printable
 from scramjet.reports import matplotlib_plot, plotly_plot
@@ -18,6 +16,7 @@ from scramjet.reports.groups import configured, group_runs
 from scramjet.reports.run_selection import find_runs
 from scramjet.reports.themes import ThemeName
 from scramjet.runtime.outputs import check_output, is_stream, notes_beside, write_output
+from scramjet.settings import Positional
 
 DESCRIPTION = """Draw learning curves of runs over steps and wall time.
 
@@ -34,7 +33,7 @@ Runs that differ in their seed alone become one curve with its 95 % interval.
 class Arguments:
     """What to draw, and how."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+    runs: Annotated[tuple[str, ...], Positional("RUN ...")]
     """Runs: paths, names in --runs-dir, patterns such as cartpole-*, or folders of runs."""
     metric: tuple[str, ...] = ()
     """Metrics, a panel each: keys of metrics.jsonl; by default return_100, or the rating of runs against a pool."""

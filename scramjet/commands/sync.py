@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, ScramjetError, printable
 from scramjet.reports.run_selection import find_runs
 from scramjet.runtime.locks import is_in_use
 from scramjet.runtime.runs import Run
+from scramjet.settings import Positional
 from scramjet.training.telemetry.tracking.feed import Feed, State
 from scramjet.training.telemetry.tracking.quiet import quiet
 from scramjet.training.telemetry.tracking.registry import TrackerName, make_tracker, require_installed
@@ -36,7 +35,7 @@ _TOLD_EVERY_SECONDS = 2.0
 class Arguments:
     """Which runs to send, and where."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = ()
+    runs: Annotated[tuple[str, ...], Positional("RUN ...")] = ()
     """Runs: their folders, or their names in --runs-dir."""
     to: tuple[TrackerName, ...] = ()
     """The tools to send them to: tensorboard, aim, wandb, mlflow, trackio."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from scramjet.arena.players import Temperature
 from scramjet.arena.tournaments.entrants import RANDOM, Entrant, gather_entrants
 from scramjet.arena.tournaments.preparation import TournamentSettings, prepare_tournament, tournament_world
@@ -24,6 +22,7 @@ from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.outputs import output_file, write_output
 from scramjet.search.specs import parse_search
+from scramjet.settings import Positional
 from scramjet.training.worlds.world_files import shown_name
 
 DESCRIPTION = """Have players meet and rate them: checkpoints of runs, and others by name.
@@ -43,7 +42,7 @@ Ctrl-C keeps what was played and shows the ratings so far; the same command goes
 class Arguments:
     """Who meets, and how."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = ()
+    runs: Annotated[tuple[str, ...], Positional("RUN ...")] = ()
     """Runs, all of whose checkpoints take part, or checkpoints; RUN@alphazero:64 has them play by search."""
     players: tuple[str, ...] = ()
     """Other players: random, greedy, minimax:N, perfect, FILE.py:Name, module:Name, or a run's newest checkpoint."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from scramjet.adapters.gymnasium.workers.started_ahead import end_unused
 from scramjet.commands.arguments.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.commands.arguments.help_text import show_help
@@ -19,7 +17,7 @@ from scramjet.errors import ConfigError
 from scramjet.runtime.ranks.environment import is_launched
 from scramjet.runtime.ranks.joining import RANK_TIMEOUT
 from scramjet.runtime.runs import Run, find_run
-from scramjet.settings import coerce, require, require_counts
+from scramjet.settings import Flat, coerce, require, require_counts
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import reopened
@@ -93,8 +91,8 @@ class Place:
 class Arguments:
     """All of the command line."""
 
-    place: Annotated[Place, tyro.conf.OmitArgPrefixes] = field(default_factory=Place)
-    settings: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
+    place: Annotated[Place, Flat()] = field(default_factory=Place)
+    settings: Annotated[RunConfig, Flat()] = field(default_factory=RunConfig)
 
 
 def train_command(words: list[str]) -> int:

@@ -82,7 +82,7 @@ def must_end_well(action: Callable[[], Any]) -> None:
                 action()
             except ScramjetError as error:
                 _check_message(error)
-            except SystemExit as ending:  # tyro's, of what it cannot read, and after --help
+            except SystemExit as ending:  # after --help
                 if ending.code not in (0, 2):
                     raise AssertionError(f"it left with exit code {ending.code}") from ending
     seconds = time.thread_time() - started

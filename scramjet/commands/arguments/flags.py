@@ -8,9 +8,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-import tyro
-
-from scramjet.settings import NO_FIT, Spelling, fit, flag
+from scramjet.settings import NO_FIT, Flat, NoFlag, Positional, Spelling, fit, flag
 
 TRUE_WORDS, FALSE_WORDS = ("true", "True"), ("false", "False")
 
@@ -19,6 +17,8 @@ TRUE_WORDS, FALSE_WORDS = ("true", "True"), ("false", "False")
 class Flag:
     """One field of a command's dataclass, or of a dataclass within it."""
 
+    owner: type
+    """The dataclass that has the field."""
     path: tuple[str, ...]
     """The names that lead to the field: ("settings", "ppo", "gamma")."""
     name: str
@@ -53,23 +53,22 @@ class Flag:
 
 
 def flags_of(cls: type, path: tuple[str, ...] = (), prefix: str = "") -> Iterator[Flag]:
-    """Every flag of a dataclass, in order; tyro's annotations say what is positional, hidden or without a prefix."""
+    """Every flag of a dataclass, in order; annotations say what is positional, has no flag or no prefix."""
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
         hint, notes = _without_notes(hints[field.name])
         here = (*path, field.name)
         if isinstance(hint, type) and is_dataclass(hint):
-            is_flat = tyro.conf.OmitArgPrefixes in notes or any(getattr(note, "name", None) == "" for note in notes)
+            is_flat = any(isinstance(note, Flat) for note in notes)
             yield from flags_of(hint, here, prefix if is_flat else f"{prefix}{field.name}.")
-        elif tyro.conf.Suppress not in notes:
-            metavars = [note.metavar for note in notes if getattr(note, "metavar", None)]
-            positional = (metavars or [field.name.upper()])[0].strip("[]") if tyro.conf.Positional in notes else None
+        elif not any(isinstance(note, NoFlag) for note in notes):
+            metavar = next((note.metavar for note in notes if isinstance(note, Positional)), None)
             default = field.default_factory() if field.default_factory is not MISSING else field.default
-            yield Flag(here, prefix + field.name, hint, default, positional)
+            yield Flag(cls, here, prefix + field.name, hint, default, metavar)
 
 
 def _without_notes(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type and its annotations for tyro, apart; an annotation that says how text is read stays with the type."""
+    """A type and its annotations apart; an annotation that says how text is read stays with the type."""
     if get_origin(hint) is not Annotated:
         return hint, ()
     inner, *notes = get_args(hint)

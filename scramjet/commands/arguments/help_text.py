@@ -1,99 +1,157 @@
-"""The help of a command: its description wrapped to the width of the terminal, its flags as tyro prints them."""
+"""The help of a command: its description, then its flags with their types, texts and defaults, wrapped to the terminal.
+
+All of it comes from the command's dataclass: what stands under a field is the help of its flag.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import io
 import shutil
 import sys
 import textwrap
-from contextlib import redirect_stdout
-from copy import copy
-from dataclasses import MISSING, field, fields, is_dataclass, make_dataclass
-from functools import partial
+import types
+from collections.abc import Iterator
+from dataclasses import MISSING, is_dataclass
+from functools import cache
 from itertools import groupby, pairwise
-from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
-import tyro
+from scramjet.commands.arguments.flags import Flag, flags_of
+from scramjet.settings import Spelling
 
-_PLACE = "(description)"
+_WIDEST = 100
+_COLUMN = 26
+"""Where the texts of flags begin; a longer flag has its text on the next line."""
+_TYPE_WORDS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH", type(None): "none"}
 
 
-def show_help(cls: type, prog: str, description: str, default: Any = None) -> NoReturn:
-    """Print the help of a command and end it; `default` is an instance with the values to show."""
-    shown, instance = _with_flowing_texts(cls, default)
-    given = {} if default is None else {"default": instance}
-    output = _LikeStdout()
-    try:
-        with redirect_stdout(output):
-            tyro.cli(
-                shown,
-                prog=prog,
-                description=_PLACE,
-                args=["--help"],
-                config=(tyro.conf.FlagCreatePairsOff,) if default is None else (tyro.conf.ConsolidateSubcommandArgs,),
-                **given,
-            )
-    finally:  # tyro ends the command
-        print(output.getvalue().replace(_PLACE, _folded(description)), end="")
+def show_help(cls: type, prog: str, description: str, given: Any = None) -> NoReturn:
+    """Print the help of a command and end it; `given` is an instance of `cls` with the values to show."""
+    text = help_text(cls, prog, description, given, min(_WIDEST, shutil.get_terminal_size().columns))
+    if not sys.stdout.isatty():
+        print(text)
+        raise SystemExit(0)
+    from rich.console import Console
+    from rich.text import Text
+
+    shown = Text(text)
+    shown.highlight_regex(r"(?m)^(usage|\S[^\n]*)(?=:$)", "bold")
+    shown.highlight_regex(r"(?m)^  (--\S+|-h)(, --\S+)?", "cyan")
+    shown.highlight_regex(r"\(default: [^)]*\)", "dim")
+    Console().print(shown, soft_wrap=True)
     raise SystemExit(0)
+
+
+def help_text(cls: type, prog: str, description: str, given: Any, width: int) -> str:
+    """The help of a command in lines of at most `width` columns."""
+    sections: dict[type, list[Flag]] = {}
+    for each in flags_of(cls):
+        sections.setdefault(each.owner, []).append(each)
+    places = [each for flags in sections.values() for each in flags if each.metavar is not None]
+    words = [each.metavar if each.default is MISSING else f"[{each.metavar}]" for each in places]
+    lines = [" ".join(["usage:", prog, *map(str, words), "[flags]"]), "", *_folded(description, width), ""]
+    for each in places:
+        lines += _entry(str(each.metavar), _explained(each, given), width)
+    help_of_help = _entry("-h, --help", "Show this help.", width)
+    for owner, flags in sections.items():
+        title = "flags" if owner is cls else (inspect.getdoc(owner) or "").partition(". ")[0].rstrip(".")
+        lines += ["", *textwrap.wrap(f"{title}:", width), *help_of_help]
+        help_of_help = []
+        for each in flags:
+            if each.metavar is None:
+                lines += _entry(_label(each, given), _explained(each, given), width)
+    return "\n".join(lines)
+
+
+def _entry(label: str, text: str, width: int) -> list[str]:
+    """A flag and its text beside it, or below it where the flag is long."""
+    wrapped = textwrap.wrap(text, max(20, width - _COLUMN), break_on_hyphens=False)
+    lines = [" " * _COLUMN + line for line in wrapped]
+    if len(label) + 4 > _COLUMN or not lines:
+        if len(label) + 2 > width:  # many choices
+            return [
+                *textwrap.wrap(label.replace(",", ", "), width, initial_indent="  ", subsequent_indent=" " * 6),
+                *lines,
+            ]
+        return [f"  {label}", *lines]
+    return [f"  {label}".ljust(_COLUMN) + wrapped[0], *lines[1:]]
+
+
+def _label(flag: Flag, given: Any) -> str:
+    """How a flag is typed: `--seed INT`, or `--fused, --no-fused` where both forms may be needed."""
+    if not flag.is_switch:
+        return f"{flag.spelling} {_metavar(flag.hint)}"
+    needs_both = given is not None or flag.default is True
+    return f"{flag.spelling}, {flag.negation}" if needs_both else flag.spelling
+
+
+def _metavar(hint: Any) -> str:
+    """What may be written behind a flag of this type: `INT`, `FLOAT|none`, `{gae,vtrace}`, `[TEXT ...]`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return next((note.metavar for note in arguments[1:] if isinstance(note, Spelling)), _metavar(arguments[0]))
+    if origin in (Union, types.UnionType):
+        return "|".join(_metavar(each) for each in sorted(arguments, key=lambda each: each is type(None)))
+    if origin is Literal:
+        return "{" + ",".join(arguments) + "}" if len(arguments) > 1 else str(arguments[0])
+    if origin is tuple:
+        return f"[{_metavar(arguments[0])} ...]"
+    return _TYPE_WORDS[hint]
+
+
+def _explained(flag: Flag, given: Any) -> str:
+    """The text of a flag's field, and its value where nothing is typed."""
+    text = field_texts(flag.owner).get(flag.path[-1], "")
+    value = flag.default
+    if given is not None:
+        value = given
+        for name in flag.path:
+            value = getattr(value, name)
+    is_told = value is None and "by default" in text
+    if value in (MISSING, (), "") or is_told or (value is False and given is None):
+        return text
+    return f"{text} (default: {_written(value)})"
+
+
+def _written(value: Any) -> str:
+    """A value as it is typed."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return "none" if value is None else str(value)
 
 
 def field_texts(cls: type) -> dict[str, str]:
     """What stands under each field of a dataclass, on one line: where the source ends a line means nothing."""
     texts: dict[str, str] = {}
     for each in reversed(cls.__mro__):
-        if not is_dataclass(each):
-            continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        assert isinstance(definition, ast.ClassDef)
-        for declared, text in pairwise(definition.body):
-            if isinstance(declared, ast.AnnAssign) and isinstance(declared.target, ast.Name):
-                match text:
-                    case ast.Expr(ast.Constant(str(words))):
-                        texts[declared.target.id] = " ".join(words.split())
+        if is_dataclass(each):
+            texts |= dict(_texts_in(_definitions(each.__module__)[each.__name__]))
     return texts
 
 
-def _with_flowing_texts(cls: type, given: Any = None) -> tuple[type, Any]:
-    """For tyro, a dataclass like `cls` that brings the texts of its fields, and an instance like `given` or None.
-
-    From docstrings tyro takes the line breaks of the source, and then wraps to the width of the terminal once more.
-    """
-    hints, texts = get_type_hints(cls, include_extras=True), field_texts(cls)
-    made: list[tuple[str, Any, Any]] = []
-    values: dict[str, Any] = {}
-    for each in fields(cls):
-        hint, *notes = get_args(hints[each.name]) if get_origin(hints[each.name]) is Annotated else [hints[each.name]]
-        value = each.default_factory() if each.default_factory is not MISSING else each.default
-        value = value if given is None else getattr(given, each.name)
-        if isinstance(hint, type) and is_dataclass(hint):
-            hint, value = _with_flowing_texts(hint, value)
-        if each.name in texts:
-            notes.insert(0, tyro.conf.arg(help=texts[each.name]))
-        hint = Annotated[hint, *notes] if notes else hint
-        made.append((each.name, hint, field() if value is MISSING else field(default_factory=partial(copy, value))))
-        values[each.name] = value
-    shown = make_dataclass(cls.__name__, made, kw_only=True)
-    shown.__doc__ = cls.__doc__
-    return shown, None if MISSING in values.values() else shown(**values)
+@cache
+def _definitions(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module, as its source has them."""
+    parsed = ast.parse(inspect.getsource(sys.modules[module]))
+    return {each.name: each for each in parsed.body if isinstance(each, ast.ClassDef)}
 
 
-class _LikeStdout(io.StringIO):
-    """Keeps what is printed; tyro formats for it as for the real output."""
+def _texts_in(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for declared, text in pairwise(definition.body):
+        if isinstance(declared, ast.AnnAssign) and isinstance(declared.target, ast.Name):
+            match text:
+                case ast.Expr(ast.Constant(str(words))):
+                    yield declared.target.id, " ".join(words.split())
 
-    encoding = property(lambda self: sys.__stdout__.encoding if sys.__stdout__ else "ascii")
 
-    def isatty(self) -> bool:
-        return sys.__stdout__ is not None and sys.__stdout__.isatty()
-
-
-def _folded(description: str) -> str:
+def _folded(description: str, width: int) -> list[str]:
     """Text with its paragraphs wrapped; indented lines, which are examples, stay as they are."""
-    width = min(100, shutil.get_terminal_size().columns)
     lines: list[str] = []
     for is_text, group in groupby(description.strip().splitlines(), lambda line: line != "" and line[0] != " "):
         paragraph = [*group]
         lines += textwrap.wrap(" ".join(paragraph), width) if is_text else paragraph
-    return "\n".join(lines)
+    return lines

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from scramjet.commands import train
 from scramjet.commands.arguments.env_parameters import split_env_parameters
 from scramjet.commands.arguments.help_text import show_help
@@ -17,7 +15,7 @@ from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.commands.tune.showing import find_study, show_ended, show_report
 from scramjet.commands.tune.spaces import read_space, split_dimensions
 from scramjet.errors import ConfigError
-from scramjet.settings import flag
+from scramjet.settings import Flat, flag
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
@@ -76,9 +74,9 @@ class Place:
 class Arguments:
     """All of the command line."""
 
-    place: Annotated[Place, tyro.conf.OmitArgPrefixes] = field(default_factory=Place)
-    study: Annotated[StudySettings, tyro.conf.OmitArgPrefixes] = field(default_factory=StudySettings)
-    settings: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
+    place: Annotated[Place, Flat()] = field(default_factory=Place)
+    study: Annotated[StudySettings, Flat()] = field(default_factory=StudySettings)
+    settings: Annotated[RunConfig, Flat()] = field(default_factory=RunConfig)
 
 
 def tune_command(words: list[str]) -> int:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from scramjet.adapters.info.check import check_log_info
 from scramjet.adapters.info.selection import InfoSelection
 from scramjet.adapters.library import DEFAULT_TIMEOUT, WorkerSettings
@@ -22,7 +20,16 @@ from scramjet.algorithms.schedules import Schedule
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
 from scramjet.policies.config import PolicyConfig
-from scramjet.settings import largest_divisor, plain_parameters, require, require_counts, settle
+from scramjet.settings import (
+    Flat,
+    NoFlag,
+    Positional,
+    largest_divisor,
+    plain_parameters,
+    require,
+    require_counts,
+    settle,
+)
 from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
 from scramjet.training.config.mode_checks import check_mode, check_processes
 from scramjet.training.config.values import Count, parse_duration
@@ -81,10 +88,10 @@ class CheckpointConfig:
 class RunConfig:
     """Every setting of a run. Values are checked when it is made; those left at "auto" are decided by `resolve`."""
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ENV]")] = "cartpole"
+    env: Annotated[str, Positional("ENV")] = "cartpole"
     """The world: a name from `scramjet list`, a file such as my_world.py or my_world.py:MyWorld, or another library's:
     gym:ID, vec:ID, ale:GAME, mujoco:ID, envpool:ID, pettingzoo:NAME, factory:MODULE:FUNCTION."""
-    env_parameters: Annotated[dict[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
+    env_parameters: Annotated[dict[str, Any], NoFlag()] = field(default_factory=dict)
     """The world's own parameters, where they differ from its defaults."""
     algorithm: Algorithm = "ppo"
     """ppo: policy gradients; spo: learn from a search by particles; alphazero: learn from a tree search. The search
@@ -154,7 +161,7 @@ class RunConfig:
     track_project: str | None = None
     """The project (W&B, Trackio) or experiment (Aim, MLflow) that the run is filed under there; none: the tool's own
     setting, else scramjet."""
-    ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
+    ppo: Annotated[PPOConfig, Flat()] = field(default_factory=PPOConfig)
     """Proximal policy optimization."""
     spo: SPOConfig = field(default_factory=SPOConfig)
     """Sequential Monte Carlo policy optimisation."""

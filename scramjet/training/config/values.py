@@ -6,23 +6,11 @@ import math
 import re
 from typing import Annotated
 
-import tyro
-
 from scramjet.algorithms.schedules import parse_count
 from scramjet.errors import ConfigError, shortened
 from scramjet.settings import Spelling
 
-Count = Annotated[
-    int,
-    Spelling(parse_count, "a number of steps such as 500000, 500K or 1M"),
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="STEPS",
-        instance_from_str=lambda words: parse_count(words[0]),
-        is_instance=lambda value: isinstance(value, int),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+Count = Annotated[int, Spelling(parse_count, "a number of steps such as 500000, 500K or 1M", "STEPS")]
 """A number of env steps; text may say 500K or 1M."""
 
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

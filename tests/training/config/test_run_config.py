@@ -46,7 +46,7 @@ class Everything:
     sizes: tuple[int, ...] = (1,)
     table: dict = None  # type: ignore[assignment]
     rate: float | str = 0.1
-    spelled: Annotated[int, Spelling(lambda text: int(text.rstrip("!")), "a loud number")] = 0
+    spelled: Annotated[int, Spelling(lambda text: int(text.rstrip("!")), "a loud number", "LOUD")] = 0
 
     def __post_init__(self):
         object.__setattr__(self, "table", self.table or {})
