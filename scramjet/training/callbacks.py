@@ -48,6 +48,10 @@ class Callback:
         """When the run has ended in order: finished, or stopped by a signal, the time limit or `session.stop`."""
 
 
+COPIES_STAY = (
+    "warning: a callback changed the network beyond its weights; {who} have copies of it, which stay as they were made: "
+    "give such a change with network=... when the run begins"
+)
 MOMENTS = ("on_start", "on_update", "on_evaluation", "on_checkpoint", "on_end")
 """The methods of a callback."""
 
@@ -68,6 +72,7 @@ class Callbacks:
         self._listeners = {moment: _listeners(checked, moment) for moment in MOMENTS}
         self._metrics = UserMetrics()
         self._failure: _Failure | None = None
+        self._has_told_of_copies = False
 
     def start(self, session: Session) -> None:
         """Call `on_start`; raises at once if one failed, because there is nothing to save yet."""
@@ -83,7 +88,18 @@ class Callbacks:
         metrics = {} if evaluation is None else self._call("on_evaluation", session, lambda _: evaluation)
         if self._listeners["on_update"]:
             metrics |= self._call("on_update", session, lambda earlier: {**record, **metrics, **earlier})
+            self._tell_of_copies(session)
         return metrics
+
+    def _tell_of_copies(self, session: Session) -> None:
+        """Say once that a changed network is not that of the copies which opponents and actors play with."""
+        config, executor = session.config, session.learner.executor
+        who = "opponents" if session.league is not None else "actors" if config.mode == "async" else None
+        if who is not None and not self._has_told_of_copies:
+            executor.look_again()
+            if executor.version:
+                session.news.append(COPIES_STAY.format(who=who))
+                self._has_told_of_copies = True
 
     def give(self, sink: Sink, record: dict[str, Any], session: Session) -> None:
         """Give a sink the metrics of an update. What a user's sink raises is kept like what a callback raises."""

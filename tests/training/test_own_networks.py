@@ -409,3 +409,32 @@ def test_a_changed_policy_acts_and_learns_as_by_plain_torch(tmp_path: Path, num_
         learned = float((plain - untouched).norm())
         assert learned > 1e-3, change
         assert float((fast - plain).norm()) < 1e-2 * learned, change
+
+
+def test_it_is_said_that_opponents_and_actors_keep_the_network_as_it_was(tmp_path: Path, capsys: Any) -> None:
+    games = {"env": "tic_tac_toe", "total_timesteps": 192, "num_envs": 4, "num_steps": 16, "minibatch_size": 16}
+    games |= {"policy": {"hidden": (8,)}, "eval": {"every": 0, "final_episodes": 0}, "display": "plain"}
+    for name, settings, who in (
+        ("alone", {}, None),
+        ("opponents", {"self_play": {"pool_fraction": 0.5}}, "opponents"),
+        ("actors", {"mode": "async", "num_actors": 1}, "actors"),
+    ):
+        for change in (None, hook):
+            told = TellingOf(change)
+            scramjet.train(
+                **games, **settings, runs_dir=tmp_path, run_name=f"{name}-{change is None}", callbacks=[told]
+            )
+            output = capsys.readouterr()
+            warnings = (output.out + output.err).count("changed the network")
+            assert warnings == int(who is not None and change is not None), (name, change)
+
+
+class TellingOf(scramjet.Callback):
+    """Makes a change after each update."""
+
+    def __init__(self, change: Callable[[Session], None] | None) -> None:
+        self.change = change
+
+    def on_update(self, record: dict[str, Any], session: Session) -> None:
+        if self.change is not None:
+            self.change(session)
