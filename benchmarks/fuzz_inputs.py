@@ -38,7 +38,7 @@ os.environ["SCRAMJET_STATE_DIR"] = tempfile.mkdtemp()  # nothing of this is to b
 
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.config import PPOConfig
-from scramjet.commands.train import Place
+from scramjet.commands.arguments.train import Place
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers.input_fuzz import (

@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
 
 from scramjet.errors import ScramjetError, did_you_mean
 from scramjet.runtime.signals import StuckWatch
@@ -44,6 +46,9 @@ _COMMANDS = (
     "train", "tune", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
     "example", "check", "bench",
 )  # fmt: skip
+_READ_FIRST = ("train", "eval", "play", "tournament", "grade", "export-page", "check", "bench")
+"""Commands that load torch or Numba, which takes seconds: help and wrong flags are answered before that, by what is in
+commands/arguments/."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -151,42 +156,50 @@ def run(words: list[str]) -> int:
         raise ScramjetError(
             f"unknown command '{words[0]}'.{did_you_mean(words[0], _COMMANDS)} Commands: {', '.join(_COMMANDS)}"
         )
-    if words[0] != "train":
-        return _call(words)
-    from scramjet.adapters.gymnasium.trial_ahead import tries_out_an_env
-    from scramjet.adapters.gymnasium.workers.started_ahead import end_unused, start_ahead
-
-    if tries_out_an_env(words[1:]):
-        start_ahead()
-    try:
-        return _call(words)
-    finally:
-        end_unused()
+    return _call(words[0], words[1:])
 
 
-def _call(words: list[str]) -> int:
-    command = _load(words[0])
-    with _interruptible():
-        return command(words[1:])
-
-
-def _load(command: str) -> Callable[[list[str]], int]:
-    """Import the function of a command, only when it is run: `scramjet --help` does not load torch."""
+def _call(command: str, words: list[str]) -> int:
+    """Read the words of a command, import the function that runs it, and run it."""
     name = command.replace("-", "_")
+    given: tuple[Any, ...] = (words,)
+    if command in _READ_FIRST:
+        given = importlib.import_module(f"scramjet.commands.arguments.{name}").read(words)
+    try:
+        if command == "train":
+            _start_ahead(words)
+        function: Callable[..., int] = getattr(_loaded(f"scramjet.commands.{name}"), f"{name}_command")
+        with _interruptible():
+            return function(*given)
+    finally:
+        if command == "train":
+            from scramjet.adapters.gymnasium.workers.started_ahead import end_unused
+
+            end_unused()
+
+
+def _start_ahead(words: list[str]) -> None:
+    """Start what a training most likely needs, beside the loading of torch: a worker for envs, compiled kernels."""
+    from scramjet.accelerate.numba.compile_ahead import compile_ahead
+    from scramjet.adapters.gymnasium.trial_ahead import tries_out_an_env
+    from scramjet.adapters.gymnasium.workers.started_ahead import start_ahead
+
+    if tries_out_an_env(words):
+        start_ahead()
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # one for all ranks of a machine
+        compile_ahead()
+
+
+def _loaded(module: str) -> ModuleType:
+    """Import a module with all that it imports."""
     was_enabled = gc.isenabled()
     gc.disable()  # imports make a million objects that stay; collecting among them takes a sixth of the start
     try:
-        if command == "train" and os.environ.get("LOCAL_RANK", "0") == "0":  # one for all ranks of a machine
-            from scramjet.accelerate.numba.compile_ahead import compile_ahead
-
-            compile_ahead()
-        module = importlib.import_module(f"scramjet.commands.{name}")
+        return importlib.import_module(module)
     finally:
         gc.freeze()
         if was_enabled:
             gc.enable()
-    function: Callable[[list[str]], int] = getattr(module, f"{name}_command")
-    return function
 
 
 if __name__ == "__main__":  # `python -m scramjet.cli` is `python -m scramjet`

@@ -27,11 +27,10 @@ from scramjet import cli, errors
 from scramjet.adapters.registry import is_foreign
 from scramjet.algorithms.value_scaling import MAX_DEVIATION, MIN_DEVIATION
 from scramjet.cli import run
-from scramjet.commands import command_line, train
-from scramjet.commands import train as train_command
+from scramjet.commands import command_line
+from scramjet.commands.arguments import train, tune
 from scramjet.commands.arguments.help_text import field_texts
 from scramjet.commands.command_line import read_words
-from scramjet.commands.tune import command as tune
 from scramjet.commands.tune.spaces import split_dimensions
 from scramjet.policies.networks import default_network
 from scramjet.training import loop
@@ -350,7 +349,7 @@ def test_config_files_are_taken():
 @pytest.mark.rest  # it makes every world that is shown
 def test_commands_run_up_to_where_training_begins(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_command, "train", begin)
+    monkeypatch.setattr("scramjet.commands.train.train", begin)
     guide = blocks(ROOT / "docs/writing-environments.md", "python")
     (tmp_path / "treasure.py").write_text(next(code for code in guide if "class Treasure" in code))
     ran = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from scramjet.adapters.spaces import action_shape_and_dtype
+from scramjet.arena.player_names import PERFECT, names_a_path, split_search
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
@@ -22,12 +22,11 @@ from scramjet.envs.api import Box
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError, RunError, shortened
 from scramjet.players.player import Player
-from scramjet.players.registry import SCRIPTED, is_scripted, scripted_player
+from scramjet.players.registry import SCRIPTED, scripted_player
 from scramjet.players.user_player import UserPlayer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.search.rows import RowSearch, SearchSettings
-from scramjet.search.specs import SearchSpec, parse_search, split_player
 from scramjet.training.config.files import world_in
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.searching import search_settings
@@ -35,8 +34,6 @@ from scramjet.training.persistence.checkpoint_facts import find_checkpoint, run_
 from scramjet.training.playing import load_policy
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.worlds.world_files import has_rules, is_same_world, name_in
-
-PERFECT = "perfect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,28 +226,6 @@ def load_player(
     return network_player(policy, place, search_settings(spec, policy, config, checkpoint), temperature)
 
 
-def split_search(text: str, runs_dir: str | Path = "runs") -> tuple[str, SearchSpec | None]:
-    """The run or checkpoint that a text names, and the search behind its last "@", if there is one.
-
-    Raises a ConfigError with examples where a search is meant and misspelled: behind a run that there is, or begun
-    like one.
-    """
-    if _exists(text, runs_dir):
-        return text, None
-    player, spec = split_player(text)
-    place, at, search = text.rpartition("@")
-    if player == text and at and (_exists(place, runs_dir) or search.lower().startswith(("alphazero", "spo"))):
-        parse_search(search)
-    if spec is not None and (player == PERFECT or is_scripted(player)):
-        raise ConfigError(f"{shortened(text)}: only networks search, and {player} is none; give RUN@{spec.text}")
-    return player, spec
-
-
-def _exists(text: str, runs_dir: str | Path) -> bool:
-    """Whether a text is a path, or a name in the folder of runs."""
-    return os.path.exists(text) or (os.sep not in text and os.path.exists(os.path.join(runs_dir, text)))
-
-
 def _perfect_player(config: RunConfig) -> Player:
     """The player that knows the value of every position of Connect Four."""
     world = config.make_env()
@@ -266,7 +241,7 @@ def _perfect_player(config: RunConfig) -> Player:
 
 def named_checkpoint(text: str, runs_dir: Path) -> Checkpoint:
     """The checkpoint of a player that is no scripted one; raises a ConfigError that lists the players there are."""
-    if not _exists(text, runs_dir):
+    if not names_a_path(text, runs_dir):
         raise ConfigError(
             f"there is no player {shortened(text)}: give a run or checkpoint ({runs_dir}/NAME, with "
             f"a search {runs_dir}/NAME@alphazero:64), {', '.join((*SCRIPTED, PERFECT))}, or your own as FILE.py:Name "

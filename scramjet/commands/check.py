@@ -5,52 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Annotated
+from dataclasses import asdict
 
 from scramjet.adapters.gymnasium.check import check_gym_world
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
-from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
-from scramjet.commands.command_line import parse
+from scramjet.commands.arguments.check import Arguments
+from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.engine.worlds.check import Finding, check_world
 from scramjet.engine.worlds.hanging import CallWatch
 from scramjet.errors import LAYOUT, WorldError, printable
-from scramjet.settings import Positional, require_counts, settle
 from scramjet.training.worlds.user_worlds import name_of
 
 CALL_SECONDS = 10.0
 """A step of a few envs that takes longer counts as an endless loop."""
 
-DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
 
-  scramjet check my_world.py
-  scramjet check cartpole
-  scramjet check gym:my_package:MyEnv-v0       API, seeds, saving, speed
-  scramjet check factory:my_envs.py:make_env
-"""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What to check."""
-
-    world: Annotated[str, Positional("WORLD")]
-    """A file such as my_world.py or my_world.py:MyWorld, a name from `scramjet list`, or a Gymnasium env: gym:ID,
-    mujoco:ID, factory:MODULE:FUNCTION."""
-    steps: int = 500
-    """Steps to play in each of a few envs."""
-    json: bool = False
-    """Print one JSON object instead of lines."""
-
-    def __post_init__(self) -> None:
-        settle(self)
-        require_counts(self, ("steps",))
-
-
-def check_command(words: list[str]) -> int:
+def check_command(arguments: Arguments, env_values: dict[str, str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
-    words, env_values = split_env_parameters(words)
-    arguments = parse(Arguments, words, prog="scramjet check", description=DESCRIPTION)
     findings: list[Finding] = []
     with CallWatch(CALL_SECONDS, _give_up):
         for finding in _findings(arguments, env_values):

@@ -3,62 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from scramjet.arena.grading import Grades, check_world, grade_player, grade_policy
-from scramjet.arena.players import PERFECT, SearchPlayer, load_player
+from scramjet.arena.player_names import PERFECT
+from scramjet.arena.players import SearchPlayer, load_player
+from scramjet.commands.arguments.grade import Arguments
 from scramjet.commands.arguments.search import path_and_search
-from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, printable
 from scramjet.players.registry import scripted_player
 from scramjet.runtime.outputs import check_output, write_output
 from scramjet.search.specs import parse_search
-from scramjet.settings import Positional
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.playing import load_trained
 
-DESCRIPTION = """Grade the moves of a player of Connect Four (6 x 7) by perfect play, with or without search.
 
-In 6,000 positions of six classes: the share of moves that keep the value of the game, and the share that also win as
-soon or lose as late as can be, beside what random legal moves would reach.
-
-  scramjet grade runs/connect_four-1
-  scramjet grade runs/connect_four-1/checkpoints/best --json
-  scramjet grade runs/connect_four-1 --markdown grades.md
-  scramjet grade runs/connect_four-1 --search alphazero:64
-  scramjet grade minimax:3                       or random, greedy, perfect, FILE.py:Name
-"""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """Whom to grade, and how to show it."""
-
-    player: Annotated[str, Positional("RUN")]
-    """A run (its newest checkpoint is graded), a checkpoint, random, greedy, minimax:N, perfect, or FILE.py:Name."""
-    search: str | None = None
-    """Choose moves by search with the network: alphazero:SIMULATIONS or spo:PARTICLESxDEPTH; none: the network
-    alone."""
-    runs_dir: Path = Path("runs")
-    """Folder that holds the runs, for a run given by its name."""
-    json: bool = False
-    """Print one JSON object instead of a table."""
-    markdown: Path | None = None
-    """Write the table to this file, too."""
-    seed: int = 0
-    """Decides what is random in the moves of searches and of players that are no network."""
-    env: str | None = None
-    """A world in place of the one that the checkpoint names, such as the file it is in now."""
-    trust: bool = False
-    """Let the checkpoint name a world in a file or module that you have not named yourself: it is run."""
-
-
-def grade_command(words: list[str]) -> int:
+def grade_command(arguments: Arguments) -> int:
     """Run `scramjet grade ...`; returns the exit code."""
-    arguments = parse(Arguments, words, prog="scramjet grade", description=DESCRIPTION)
     if arguments.seed < 0:
         raise ConfigError(f"seed={arguments.seed} must be 0 or more")
     if arguments.markdown is not None:

@@ -7,8 +7,6 @@ import os
 import secrets
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated
 
 from rich.console import Console
 
@@ -18,61 +16,21 @@ from scramjet.arena.play.dialogue import Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
 from scramjet.arena.players import Temperature, load_player, network_player
-from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
+from scramjet.commands.arguments.env_parameters import typed_parameters
+from scramjet.commands.arguments.play import Arguments
 from scramjet.commands.arguments.search import path_and_search
-from scramjet.commands.command_line import parse
 from scramjet.engine.layout import num_players
 from scramjet.envs.api import Env
 from scramjet.envs.registry import is_registered, split_file
 from scramjet.errors import ConfigError, printable
 from scramjet.players.player import Player
 from scramjet.search.specs import parse_search
-from scramjet.settings import Positional
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.training.worlds.user_worlds import name_of
-
-DESCRIPTION = """Play a game yourself, against a trained agent or another player.
-
-  scramjet play runs/connect_four-1
-  scramjet play runs/connect_four-1 --seat second --temperature 0.5
-  scramjet play runs/connect_four-1/checkpoints/best --against greedy   hints by the run, moves by greedy
-  scramjet play runs/connect_four-1 --search alphazero:64               it looks ahead before it moves
-  scramjet play connect_four --against minimax:4
-  scramjet play my_game.py --against person         two people at one keyboard
-
-In the game: a move by its name, hint, undo, new, help, quit.
-"""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What to play, and against whom."""
-
-    path: Annotated[str, Positional("RUN")]
-    """A run or a checkpoint, or a world's name or file; with a world say --against whom."""
-    seat: str = "first"
-    """Your seat: first, second, random, or a number from 1."""
-    against: str | None = None
-    """Who plays the other seats: a run or checkpoint, RUN@SEARCH, random, greedy, minimax:N, perfect, FILE.py:NAME of
-    your own, or person; by default the run itself."""
-    search: str | None = None
-    """The run chooses its moves by search: alphazero:SIMULATIONS or spo:PARTICLESxDEPTH; none: by its network alone."""
-    temperature: float = 0.0
-    """How freely a network draws its moves: 0 takes the most likely one, 1 draws as in training."""
-    seed: int | None = None
-    """Decides what is random in the games; by default other games each time."""
-    runs_dir: Path = Path("runs")
-    """Folder that holds the runs, for a run given by its name."""
-    env: str | None = None
-    """A world in place of the one that the checkpoint names, such as the file it is in now."""
-    trust: bool = False
-    """Let the checkpoint name a world in a file or module that you have not named yourself: it is run."""
-    color: bool = True
-    """Draw the board in colours, where the terminal has them."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +42,8 @@ class Opponents:
     opponent: Player | None  # None: another person
 
 
-def play_command(words: list[str]) -> int:
+def play_command(arguments: Arguments, env_values: dict[str, str]) -> int:
     """Run `scramjet play ...`; returns the exit code."""
-    words, env_values = split_env_parameters(words)
-    arguments = parse(Arguments, words, prog="scramjet play", description=DESCRIPTION)
     path, search = path_and_search(arguments.path, arguments.search, arguments.runs_dir)
     arguments = replace(arguments, path=path, search=search)
     if arguments.seed is not None and not 0 <= arguments.seed <= MAX_SEED:

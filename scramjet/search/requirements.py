@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs.api import Discrete, Env
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
-
-SearchKind = Literal["alphazero", "spo"]
+from scramjet.search.specs import SearchKind
 
 MOST_SEATS = 2
 """A value counts for whoever is to move, and against the other: with more seats there is no other."""

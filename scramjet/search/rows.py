@@ -19,9 +19,10 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.cores import free_cores
+from scramjet.search.choice import make_search
 from scramjet.search.requirements import check_searchable
 from scramjet.search.search import Rewards, Search
-from scramjet.search.specs import SearchSpec, make_search
+from scramjet.search.specs import SearchSpec
 
 MOST_ROOTS = 1024
 """Roots that are searched at once; more are searched one batch after another."""

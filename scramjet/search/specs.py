@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
-from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.errors import ConfigError, shortened
-from scramjet.policies.policy import Policy
-from scramjet.search.particles import ParticleSearch
-from scramjet.search.requirements import SearchKind
-from scramjet.search.search import Rewards, Search
-from scramjet.search.tree import TreeSearch
 
+SearchKind = Literal["alphazero", "spo"]
 NONE = "none"
 EXAMPLES = "alphazero:64 (64 simulations), spo:16x4 (16 particles, 4 steps deep) or none"
 MOST = {"simulations": 10_000, "particles": 10_000, "depth": 1_000}
@@ -83,31 +78,3 @@ def split_player(text: str) -> tuple[str, SearchSpec | None]:
     if not at or search.partition(":")[0] not in ("alphazero", "spo", NONE):
         return text, None
     return player, parse_search(search)
-
-
-def make_search(
-    spec: SearchSpec,
-    pool: WorldPool,
-    policy: Policy,
-    num_roots: int,
-    rewards: Rewards,
-    *,
-    base: AlphaZeroConfig | SPOConfig | None = None,
-    temperature: float | None = None,
-) -> Search[Any]:
-    """A search that plays to win: it explores nothing for the sake of learning.
-
-    `base` has the settings that the text does not say. `temperature` is SPO's eta; None: fitted in each position.
-    """
-    config = spec.config(base)
-    search: Search[Any]
-    if isinstance(config, AlphaZeroConfig):
-        search = TreeSearch(pool, policy, num_roots, rewards, config)
-    else:
-        particles = ParticleSearch(pool, policy, num_roots, rewards, config)
-        particles.fits_temperature = temperature is None
-        if temperature is not None:
-            particles.eta.fill_(temperature)
-        search = particles
-    search.is_deterministic = True
-    return search

@@ -20,8 +20,8 @@ from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.runtime.machine.devices import memory_errors_explained
-from scramjet.runtime.ranks.environment import is_first_rank
-from scramjet.runtime.ranks.joining import RANK_TIMEOUT, joined
+from scramjet.runtime.ranks.environment import RANK_TIMEOUT, is_first_rank
+from scramjet.runtime.ranks.joining import joined
 from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
 from scramjet.training import start

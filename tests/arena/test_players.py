@@ -13,7 +13,8 @@ import torch
 
 from scramjet.algorithms.config import PPOConfig
 from scramjet.arena.matches import play_games
-from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature, load_player, split_search
+from scramjet.arena.player_names import split_search
+from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature, load_player
 from scramjet.arena.results import Score
 from scramjet.engine import NativePool, Transition
 from scramjet.envs.games.connect_four import ConnectFour

@@ -25,11 +25,12 @@ from scramjet.envs.probes.memory import Memory
 from scramjet.envs.puzzles.game_2048 import Game2048
 from scramjet.errors import ConfigError
 from scramjet.search import rows as rows_module
+from scramjet.search.choice import make_search
 from scramjet.search.particles import ParticleSearch
 from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.search.rows import RowSearch
 from scramjet.search.search import Rewards
-from scramjet.search.specs import SearchSpec, make_search, parse_search, split_player
+from scramjet.search.specs import SearchSpec, parse_search, split_player
 from scramjet.search.tree import TreeSearch
 from tests.helpers.player_worlds import Duel, Mortals, Trio
 from tests.helpers.search_worlds import settings, untrained

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scramjet.adapters.world_code import NamedCode, source_fingerprint
-from scramjet.arena.players import PERFECT, named_checkpoint, split_search
+from scramjet.arena.player_names import PERFECT, split_search
+from scramjet.arena.players import named_checkpoint
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.players.registry import runs_code, scripted_player
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of, load_checkpoint

@@ -9,7 +9,8 @@ from typing import Any
 
 from scramjet.adapters.registry import is_foreign
 from scramjet.arena.head_to_head import for_several, from_the_start
-from scramjet.arena.players import Temperature, load_player, split_search
+from scramjet.arena.player_names import split_search
+from scramjet.arena.players import Temperature, load_player
 from scramjet.arena.tournaments.entrants import Entrant
 from scramjet.arena.tournaments.log import TournamentLog, header_hash
 from scramjet.arena.tournaments.tournament import GAMES_PER_BATCH, Plan, Style, Tournament, make_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scramjet.arena.players import split_search
+from scramjet.arena.player_names import split_search
 from scramjet.errors import ConfigError
 from scramjet.search.specs import parse_search
 

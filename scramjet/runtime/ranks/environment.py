@@ -14,6 +14,8 @@ from scramjet.errors import ConfigError, shortened
 ADDRESS, PORT = "127.0.0.1", 29500
 """Where rank 0 is found when the launcher does not say: this machine, and the port that torchrun takes."""
 MAX_RANKS = 1 << 16
+RANK_TIMEOUT = 30.0
+"""Seconds without a sign of life after which a rank counts as lost."""
 _HINT = "torchrun sets it; by hand: WORLD_SIZE=2 RANK=0 scramjet train ..., and the same with RANK=1"
 
 

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from scramjet.errors import ConfigError, RankError, ScramjetError
-from scramjet.runtime.ranks.environment import Launch, launch_of
+from scramjet.runtime.ranks.environment import RANK_TIMEOUT, Launch, launch_of
 from scramjet.runtime.ranks.group import WAITS, ProcessGroup
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.meeting import FirstRankMissingError, meet
@@ -26,8 +26,6 @@ from scramjet.runtime.ranks.processes import RankProcess, this_process
 from scramjet.runtime.ranks.store import GIVEN_UP, StoreMissingError, connected
 from scramjet.runtime.ranks.watching import Watch
 
-RANK_TIMEOUT = 30.0
-"""Seconds without a sign of life after which a rank counts as lost."""
 JOIN_TIMEOUT = 120.0
 """Seconds that ranks wait for each other at the start, at least: some load modules more slowly than others."""
 _LOOPBACK = "lo"

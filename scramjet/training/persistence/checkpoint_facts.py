@@ -6,10 +6,8 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import nn
-
-from scramjet.algorithms.reward_scaling import reward_divisor
 from scramjet.engine.privileged import shown_space
 from scramjet.errors import CheckpointError
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
@@ -18,6 +16,9 @@ from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, check_metadata
 from scramjet.training.worlds.trust import NOBODY, Caller
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
@@ -101,5 +102,7 @@ def reward_divisor_of(checkpoint: Checkpoint, settings: RunConfig | None = None)
     if not (count > 0 and squares >= 0):
         return None
     settings = checkpoint_settings(checkpoint) if settings is None else settings
+    from scramjet.algorithms.reward_scaling import reward_divisor  # loads torch
+
     divisor = float(reward_divisor(moments.double(), beside_bonuses=settings.curiosity is not None))
     return divisor if math.isfinite(divisor) else None

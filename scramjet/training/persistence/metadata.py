@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from scramjet.adapters.env_spaces import EnvSpaces, their_spaces
 from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
@@ -13,12 +11,16 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space, shown_space
 from scramjet.engine.wrappers.frame_stack import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
-from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.best import Best
 from scramjet.training.persistence.space_files import space_from_data, space_to_data
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from scramjet.policies.policy import Policy
 
 DEFAULT_NETWORK = "default"
 """The network's name in a checkpoint where scramjet can build it without the user."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from scramjet.arena.game import PERSON
-from scramjet.arena.players import PERFECT
+from scramjet.arena.player_names import PERFECT
 from scramjet.errors import ConfigError, shortened
 from scramjet.settings import coerce
 from scramjet.training.config.run_config import MAX_SEED

@@ -9,7 +9,8 @@ from scramjet.arena.game import PERSON, Game
 from scramjet.arena.head_to_head import for_several, from_the_start
 from scramjet.arena.play.screen import title_of
 from scramjet.arena.play.thoughts import Adviser
-from scramjet.arena.players import PERFECT, Temperature, load_player
+from scramjet.arena.player_names import PERFECT
+from scramjet.arena.players import Temperature, load_player
 from scramjet.engine.action_places import says_where_actions_lie
 from scramjet.engine.layout import PlayedBy, has_seat_rule, num_players
 from scramjet.engine.pool import Pool

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from scramjet.arena.head_to_head import for_several, from_the_start
-from scramjet.arena.players import PERFECT, Temperature, load_player, network_player
+from scramjet.arena.player_names import PERFECT
+from scramjet.arena.players import Temperature, load_player, network_player
 from scramjet.engine.layout import PlayedBy, num_players, played_by
 from scramjet.envs.api import Env
 from scramjet.envs.games.connect_four import ConnectFour

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import scramjet
 from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
-from scramjet.commands.train import Place, base_config
+from scramjet.commands.arguments.train import Place, base_config
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig

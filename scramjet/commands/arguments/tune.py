@@ -1,0 +1,64 @@
+"""The flags of `scramjet tune`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from scramjet.settings import Flat
+from scramjet.training.config.run_config import RunConfig
+from scramjet.tuning.settings import StudySettings
+
+DESCRIPTION = """Search for good settings: try many in runs of their own, and keep them all.
+
+A flag of `scramjet train` with a range or a choice as its value varies; with a plain value it is the same in all runs.
+
+  scramjet tune cartpole --learning-rate log:1e-4..1e-2 --trials 40
+  scramjet tune cartpole --gamma 0.9..0.999 --num-epochs int:1..8
+  scramjet tune cartpole --num-envs choice:64,256 --total-timesteps 200K
+  scramjet tune cartpole --space space.toml --method halving --parallel 4
+  scramjet tune cartpole --space space.toml --objective steps_to:475
+  scramjet tune cartpole --learning-rate log:1e-4..1e-2 --method pbt
+  scramjet tune --resume studies/cartpole-1          go on where it stopped
+  scramjet tune --resume studies/cartpole-1 --trials 80
+  scramjet tune --report studies/cartpole-1          its report, at any time
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the study begins from and where it is kept."""
+
+    space: Path | None = None
+    """A TOML or YAML file with a table [space] of the settings that vary."""
+    preset: str | None = None
+    """A preset that comes with scramjet, in place of the world's own; alone it names the world too."""
+    config: Path | None = None
+    """A TOML or YAML file with settings that all runs share."""
+    resume: str | None = None
+    """Go on with this study (its folder or name); only its budget may change: --trials, --steps, --hours, --parallel,
+    --best and --seeds."""
+    report: str | None = None
+    """Make the report of this study (its folder or name) anew, and run nothing; it may be running."""
+    out: Path | None = None
+    """With --report: a file for its plots besides, .svg or .png, drawn by matplotlib."""
+    study_name: str | None = None
+    """Name of the study's folder; by default the world's name and a number."""
+    studies_dir: Path = Path("studies")
+    """Folder that holds the studies."""
+    ray: str | None = None
+    """Hand the trials to Ray Tune on the cluster at this address (auto, HOST:PORT), or on this machine: local."""
+    display: Literal["auto", "live", "plain", "quiet"] = "auto"
+    """What to show; auto: a live table in a terminal, plain lines elsewhere."""
+    trust: bool = False
+    """Let a study or file name a world in a file or module that you have not named yourself: it is run."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """All of the command line."""
+
+    place: Annotated[Place, Flat()] = field(default_factory=Place)
+    study: Annotated[StudySettings, Flat()] = field(default_factory=StudySettings)
+    settings: Annotated[RunConfig, Flat()] = field(default_factory=RunConfig)

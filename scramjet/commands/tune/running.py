@@ -1,0 +1,64 @@
+"""`scramjet tune`: runs a new or resumed study."""
+
+from __future__ import annotations
+
+import contextlib
+
+from scramjet.commands.arguments import train
+from scramjet.commands.arguments.tune import Place
+from scramjet.commands.command_line import CommandLine
+from scramjet.commands.tune.showing import find_study, show_ended
+from scramjet.commands.tune.spaces import read_space
+from scramjet.errors import ConfigError
+from scramjet.settings import flag
+from scramjet.training.worlds.user_worlds import name_of
+from scramjet.tuning.api import go_on, new_study, resumed_study
+from scramjet.tuning.display import make_display
+from scramjet.tuning.processes.client import TrialServer
+from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.study import Study
+from scramjet.tuning.study_file import BUDGET
+
+
+def run_study(given: CommandLine, place: Place, dimensions: dict[str, str], env_values: dict[str, str]) -> int:
+    """Run the study that a command line says; returns the exit code."""
+    with contextlib.closing(TrialServer(may_fork=True)) as server:
+        if place.resume is not None:
+            study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
+        else:
+            study = _new(given, dimensions, env_values, place)
+        with study:
+            result = go_on(study, make_display(place.display), server, trust=place.trust, ray=place.ray)
+            if place.display != "quiet":
+                show_ended(study, result)
+    return result.exit_code
+
+
+def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, str], place: Place) -> Study:
+    named = given.values.get(("settings", "env"))
+    if named is not None:
+        named = given.values["settings", "env"] = name_of(named)
+    beginning = train.Place(preset=place.preset, config=place.config, trust=place.trust)
+    base = train.base_config(named, beginning, given.values.get(("settings", "algorithm")))
+    base = train.with_flags(base, given, env_values)
+    space = {} if place.space is None else read_space(place.space)
+    for name in dimensions:
+        if name in space:
+            raise ConfigError(f"{flag(name)} and {place.space} both say how {name} varies; leave one out")
+    settings = given.laid_over(StudySettings(), ("study",))
+    return new_study(base, {**space, **dimensions}, settings, place.studies_dir, place.study_name)
+
+
+def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
+    """Open the study of --resume, with a new budget if one is given; refuses everything else."""
+    assert place.resume is not None
+    allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust", "ray")}
+    allowed |= {("study", name) for name in BUDGET}
+    refused = [flag(name) for name in varied] + [flag(path[-1]) for path in given.values if path not in allowed]
+    if refused:
+        raise ConfigError(
+            f"{refused[0]} cannot change when a study is resumed: it is frozen in study.toml. Only "
+            f"{', '.join(flag(name) for name in BUDGET)} may; to change more, begin a new study"
+        )
+    changes = {path[-1]: value for path, value in given.values.items() if path[0] == "study"}
+    return resumed_study(find_study(place.resume, place.studies_dir), changes, trust=place.trust)
