@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import sys
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from scramjet.envs.registry import import_file
+from scramjet.envs.given import NOTEBOOK, given_class, place_of
+from scramjet.envs.registry import canonical_name, import_file
 from scramjet.errors import ConfigError, WorldError, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,17 +29,18 @@ def canonical_factory(name: str) -> str:
     return f"{PREFIX}{os.path.realpath(path)}{colon}{function}" if path.endswith(".py") else name
 
 
-def register_factory(make_env: Callable[..., gymnasium.Env]) -> str:
-    """A name for a function that makes Gymnasium envs, under which this process finds it again."""
+def register_factory(make_env: Callable[..., Any], called: str = "") -> str:
+    """A name for a function that makes Gymnasium envs, under which this process finds it again.
+
+    It is the function's own, or `called` for one that has none.
+    """
     if not callable(make_env):
-        raise ConfigError(f"env={make_env!r} must be a name or a function that makes a Gymnasium env")
-    function = make_env.func if isinstance(make_env, partial) else make_env
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    name = getattr(function, "__qualname__", type(function).__name__)
-    if "<" not in name and getattr(module, name, None) is not make_env:  # a partial, an object, a method
+        raise ConfigError(f"env={make_env!r} must be a world: a name, a class, or a function that makes an env")
+    where, name = place_of(make_env.func if isinstance(make_env, partial) else make_env)
+    if called:
+        where, name = "gymnasium", f"<{called}>"
+    elif isinstance(make_env, partial) and "<" not in name:
         name = f"<{name}>"
-    place = getattr(module, "__file__", None) if module is not None and module.__name__ == "__main__" else None
-    where = place or getattr(function, "__module__", "unknown")
     spelled = canonical_factory(f"{PREFIX}{where}:{name}")
     _FACTORIES[spelled] = make_env
     return spelled
@@ -51,13 +52,28 @@ def adopt_factory(name: str, make_env: Callable[..., gymnasium.Env]) -> None:
 
 
 def is_given(name: str) -> bool:
-    """Whether this process was given a function under this name."""
-    return name.startswith(PREFIX) and canonical_factory(name) in _FACTORIES
+    """Whether this process was given a function or class under this name."""
+    if name.startswith(PREFIX):
+        return canonical_factory(name) in _FACTORIES
+    return given_class(canonical_name(name)) is not None
 
 
 def must_be_given(name: str) -> bool:
-    """Whether only the process that was given this function finds it: it is in `__main__`, or in no module."""
-    return name.startswith(PREFIX) and ("<" in name or name.startswith(f"{PREFIX}__main__:"))
+    """Whether only the process that was given this function or class finds it: it is in a notebook, or in no module."""
+    return name.removeprefix(PREFIX).startswith(NOTEBOOK) or "<" in name.rpartition(":")[2]
+
+
+def ways_to_give(name: str) -> str:
+    """What a message says of a world that must be given again: where it was defined, and what to write."""
+    what = name.rpartition(":")[2].strip("<>")
+    is_notebook = name.removeprefix(PREFIX).startswith(NOTEBOOK)
+    given = what if what.isidentifier() and what != "lambda" else "..."
+    where = "in a notebook or at Python's prompt" if is_notebook else "in a program, within a function or another class"
+    return (
+        f"which was defined {where} and is not here: run that again, then give it from Python, as in "
+        f"scramjet.train(resume=..., env={given}) or scramjet.evaluate(..., env={given}); or put it at the top of a "
+        f"file, and add --env {'factory:' if name.startswith(PREFIX) else ''}FILE.py:{given.replace('...', 'NAME')}"
+    )
 
 
 def factory_of(name: str) -> Callable[..., gymnasium.Env]:
@@ -65,6 +81,8 @@ def factory_of(name: str) -> Callable[..., gymnasium.Env]:
     known = _FACTORIES.get(canonical_factory(name))
     if known is not None:
         return known
+    if must_be_given(name):
+        raise WorldError(f"the world {name!r} cannot be made, {ways_to_give(name)}")
     where, _, function = name.removeprefix(PREFIX).rpartition(":")
     if not where or not function:
         raise WorldError(f"'{name}' must be factory:MODULE:FUNCTION or factory:FILE.py:FUNCTION")
@@ -72,10 +90,7 @@ def factory_of(name: str) -> Callable[..., gymnasium.Env]:
     found = getattr(module, function, None)
     if not callable(found):
         nearest = did_you_mean(function, functions_of(module))
-        raise WorldError(
-            f"'{where}' has no function '{function}' that makes an env.{nearest} A factory that is no "
-            f"function of a module must be given again from Python: scramjet.train(env=...)"
-        )
+        raise WorldError(f"'{where}' has no function '{function}' that makes an env.{nearest}")
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from scramjet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
     from scramjet.engine.pool import Pool
     from scramjet.engine.worlds.cuda_pool import CudaPool
     from scramjet.engine.worlds.native_pool import Backend, NativePool
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
 
 @overload
-def make(name: str, num_envs: int, *, backend: Literal["cuda"], **parameters: Any) -> CudaPool: ...
+def make(name: World, num_envs: int, *, backend: Literal["cuda"], **parameters: Any) -> CudaPool: ...
 
 
 @overload
 def make(
-    name: str,
+    name: World,
     num_envs: int,
     *,
     num_threads: int | None = None,
@@ -30,7 +31,7 @@ def make(
 
 
 def make(
-    name: str,
+    name: World,
     num_envs: int,
     *,
     num_threads: int | None = None,
@@ -38,17 +39,20 @@ def make(
     frame_stack: int = 1,
     **parameters: Any,
 ) -> Any:
-    """A pool of `num_envs` copies of a world: `scramjet.make("cartpole", num_envs=1024)`.
+    """A pool of `num_envs` copies of a world: `scramjet.make("cartpole", num_envs=1024)`, `scramjet.make(Lander, 4)`.
 
     Worlds of other libraries have their prefix, `gym:CartPole-v1`; close such a pool when you are done. A policy
     trained with `frame_stack` wants to see as many observations at once here too. With backend="cuda" the envs are on
     the GPU.
     """
-    from scramjet.adapters.registry import ForeignWorld, check_num_envs, is_foreign, require_native
+    from scramjet.adapters.gymnasium.files import spelled
+    from scramjet.adapters.objects import named
+    from scramjet.adapters.registry import ForeignWorld, check_num_envs, is_foreign, load_world, require_native
     from scramjet.envs.registry import load_env
     from scramjet.settings import coerce
 
-    name, num_envs = coerce("name", name, str), coerce("num_envs", num_envs, int)
+    world, num_envs = named(name), coerce("num_envs", num_envs, int)
+    name, parameters = spelled(world.name), {**(world.parameters or {}), **parameters}
     num_threads = coerce("num_threads", num_threads, int | None)
     backend = coerce("backend", backend, Literal["cpu", "interpreted", "cuda"])
     frame_stack = coerce("frame_stack", frame_stack, int)
@@ -56,7 +60,9 @@ def make(
         check_num_envs(name, num_envs)
         if backend != "cpu":
             require_native(name, f"backend={backend!r}")
-        return _stacked(ForeignWorld(name, parameters).pool(num_envs), frame_stack)
+        world_of_another = load_world(name, parameters)
+        assert isinstance(world_of_another, ForeignWorld)
+        return _stacked(world_of_another.pool(num_envs), frame_stack)
     if backend == "cuda":
         if frame_stack > 1:
             raise ConfigError(f"frame_stack={frame_stack} is the CPU's; use backend='cpu'")

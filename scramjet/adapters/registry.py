@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from scramjet.adapters.gymnasium.registered_envs import REGISTERED_BY
 from scramjet.adapters.info.selection import InfoSelection
 from scramjet.adapters.libraries.ale import ALE
 from scramjet.adapters.libraries.envpool import ENVPOOL
@@ -26,7 +28,7 @@ from scramjet.adapters.libraries.pettingzoo import PETTINGZOO
 from scramjet.adapters.libraries.vec import VEC
 from scramjet.adapters.library import Library, PoolRequest, WorkerSettings
 from scramjet.envs.registry import canonical_name as canonical_native_name
-from scramjet.envs.registry import env_class, load_env
+from scramjet.envs.registry import env_class, is_name_alone, is_registered, load_env, registrations, unknown_world
 from scramjet.errors import ConfigError, WorldError
 
 if TYPE_CHECKING:
@@ -131,8 +133,50 @@ class ForeignWorld:
 
 def library_of(name: str) -> Library | None:
     """The library whose world this is; None for a native world."""
-    prefix, colon, _ = name.partition(":")
+    prefix, colon, _ = whole_name(name).partition(":")
     return LIBRARIES.get(prefix) if colon else None
+
+
+def whole_name(name: str) -> str:
+    """A world's name with its library: `gym:FrozenLake-v1` for the plain id, unless a world of ours is called so."""
+    if ":" in name or not is_gymnasium_id(name) or is_registered(name):
+        return name
+    import gymnasium
+
+    spec = gymnasium.registry.get(name)
+    is_robot = spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco")
+    return f"{(MUJOCO if is_robot else GYM).prefix}:{name}"
+
+
+def is_gymnasium_id(name: str) -> bool:
+    """Whether Gymnasium's registry has an env of this name, or one of our extras will put it there."""
+    if re.search(r"-v\d+$", name) is None:  # so that no other name loads Gymnasium
+        return False
+    import gymnasium
+
+    return name in gymnasium.registry or name.startswith(tuple(REGISTERED_BY))
+
+
+def known_names() -> list[str]:
+    """Every name that a world may have without a file or module: ours, aliases, and the ids of Gymnasium's registry."""
+    import gymnasium
+
+    ours = [name for entry in registrations() for name in (entry.name, *entry.aliases)]
+    return [*ours, *(name for name in gymnasium.registry if "/" not in name)]  # the others are of libraries
+
+
+def _check_known(name: str) -> None:
+    if is_name_alone(name) and not is_registered(name) and not name.endswith((".toml", ".yaml", ".yml")):
+        raise unknown_world(name, known_names())
+
+
+def note_on_id(name: str) -> str:
+    """One line on the plain id of a Gymnasium env: which world is meant, and how to get the other; else empty."""
+    if whole_name(name) != name:
+        return f"{name} is Gymnasium's env {whole_name(name)}"
+    if not is_registered(name) or not is_gymnasium_id(name):
+        return ""
+    return f"{name} is scramjet's own {canonical_name(name)}, compiled; Gymnasium's is gym:{name}"
 
 
 def is_foreign(name: str) -> bool:
@@ -154,8 +198,9 @@ def check_num_envs(name: str, num_envs: int) -> None:
 
 def load_world(name: str, parameters: Mapping[str, Any]) -> Env | ForeignWorld:
     """The world called `name`, whoever wrote it."""
-    library = library_of(name)
+    library, name = library_of(name), whole_name(name)
     if library is None:
+        _check_known(name)
         return load_env(name, **parameters)
     world = ForeignWorld(name, dict(parameters))
     if not world.id:
@@ -170,6 +215,7 @@ def parameter_defaults(name: str) -> dict[str, Any] | None:
     """A world's parameters and their defaults; None where only its library knows them."""
     library = library_of(name)
     if library is None:
+        _check_known(name)
         return env_class(name).parameter_defaults()
     return None if library.parameter_defaults is None else library.parameter_defaults()
 
@@ -177,4 +223,4 @@ def parameter_defaults(name: str) -> dict[str, Any] | None:
 def canonical_name(name: str) -> str:
     """The one spelling under which a world is recorded."""
     library = library_of(name)
-    return canonical_native_name(name) if library is None else library.canonical_name(name)
+    return canonical_native_name(name) if library is None else library.canonical_name(whole_name(name))

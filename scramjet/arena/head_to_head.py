@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
@@ -28,6 +28,9 @@ from scramjet.training.evaluation.evaluator import MAX_FOREIGN_ENVS
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played
 from scramjet.training.seeds import unseen_episodes
+
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
 
 MAX_ENVS = 512
 """Games that are played at the same time."""
@@ -95,7 +98,7 @@ def play_match(
     temperature_final: float | None = None,
     temperature_cutoff: int | None = None,
     network: nn.Module | None = None,
-    env: str | Callable[..., Any] | None = None,
+    env: World | None = None,
     env_parameters: Mapping[str, Any] | None = None,
     max_steps: int | None = None,
     search: str | None = None,
@@ -132,7 +135,7 @@ def prepare_match(
     temperature: Temperature | None = None,
     runs_dir: str | Path = "runs",
     network: nn.Module | None = None,
-    env: str | Callable[..., Any] | None = None,
+    env: World | None = None,
     choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
     search: str | None = None,
     trust: bool = False,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from scramjet.adapters.gymnasium.check import check_gym_world
-from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
+from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world, note_on_id
 from scramjet.commands.arguments.check import Arguments
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.engine.worlds.check import Finding, check_world
@@ -42,6 +42,8 @@ def _findings(arguments: Arguments, env_values: dict[str, str]) -> Iterator[Find
     except WorldError as error:
         yield Finding(False, str(error))
         return
+    if note := note_on_id(name):
+        yield Finding(True, note)
     parameters = typed_parameters(name, env_values) if env_values else {}
     if not is_foreign(name):
         yield from check_world(name, steps=arguments.steps, parameters=parameters)

@@ -8,7 +8,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from scramjet.adapters.registry import is_foreign
+from scramjet.adapters.registry import is_foreign, known_names, note_on_id
 from scramjet.commands.command_line import parse
 from scramjet.commands.output.world_facts import describe, facts
 from scramjet.engine.layout import check_spaces
@@ -49,6 +49,8 @@ def list_command(words: list[str]) -> int:
         return 0
     width = min(100, max(60, shutil.get_terminal_size().columns))
     lines = facts(worlds[0], width) if arguments.world else [*_table(worlds, width), "", *_next_steps()]
+    if arguments.world and (note := note_on_id(arguments.world)):
+        lines = [note, "", *lines]
     print("\n".join(printable(line) for line in lines))
     return 0
 
@@ -57,17 +59,16 @@ def _entry(given: str) -> Registration:
     """The registered world of this name, or one in a file or module; raises a WorldError for any other."""
     if is_registered(given):
         return next(entry for entry in registrations() if entry.name == canonical_name(given))
-    if ":" not in given and not given.endswith(".py"):
-        known = [entry.name for entry in registrations()]
+    if ":" not in given and not given.endswith(".py") and not is_foreign(given):
         raise WorldError(
-            f"no world of this name: {shortened(given)}.{did_you_mean(given, known)} `scramjet list` has the names; of "
-            f"a world of your own, give the file: my_world.py"
+            f"no world of this name: {shortened(given)}.{did_you_mean(given, known_names())} `scramjet list` has the "
+            f"names; of a world of your own, give the file: my_world.py"
         )
     name = name_of(given)
     if is_foreign(name):
         raise WorldError(
-            f"{shortened(given)} is an env of another library: `scramjet check {given}` shows its spaces, "
-            f"`scramjet train {given} --help` its parameters"
+            f"{note_on_id(given) or f'{shortened(given)} is an env of another library'}: `scramjet check {given}` "
+            f"shows its spaces, `scramjet train {given} --help` its parameters"
         )
     env = load_env(name)
     check_spaces(env)

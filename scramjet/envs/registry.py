@@ -6,18 +6,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scramjet.envs.beside import SourceLoader, note_on_missing, open_folder
+from scramjet.envs.given import given_class, module_name, name_of_class
 from scramjet.errors import WorldError, did_you_mean, shortened
 
 if TYPE_CHECKING:  # loaded late: names are looked up without loading Gymnasium's spaces
@@ -34,22 +34,45 @@ class Registration:
 
     def env_class(self) -> type[Env]:
         """The world's class."""
-        return _import_class(self.target) if isinstance(self.target, str) else self.target
+        return self.target if isinstance(self.target, type) else _class_at(self.target)
 
 
 _REGISTRY: dict[str, Registration] = {}
 _LISTENERS: list[Callable[[Registration], None]] = []
 
 
-def register(name: str, target: str | type[Env], aliases: tuple[str, ...] = ()) -> None:
-    """Make a world known as `name` (and `aliases`); `target` is its class or "module:Class"."""
+def register(name: str, target: str | PurePath | type[Env], aliases: tuple[str, ...] = ()) -> None:
+    """Make a world known as `name` (and `aliases`); `target` is its class, "module:Class", or FILE.py[:Class].
+
+    A name that this program has registered before means the new world from now on: a notebook's cell may run again.
+    """
+    entry = Registration(name, _checked_target(name, target), aliases)
     taken = _names()
     for label in (name, *aliases):
-        if label in taken:
+        if label in taken and not (taken[label].name == name and is_registered_here(name)):
             raise WorldError(f"a world named '{label}' is registered already; choose another name")
-    _REGISTRY[name] = Registration(name, target, aliases)
+    _REGISTRY[name] = entry
     for listener in _LISTENERS:
-        listener(_REGISTRY[name])
+        listener(entry)
+
+
+def _checked_target(name: str, target: Any) -> str | type[Env]:
+    """What a registration names, a file by its full path; raises a WorldError for what can be no world of ours."""
+    if isinstance(target, PurePath):
+        target = str(target)
+    if isinstance(target, str):
+        path, colon, class_name = split_file(target)
+        if path and not os.path.isfile(path):
+            raise WorldError(f"register({name!r}, {target!r}): there is no file '{path}'")
+        return f"{os.path.realpath(path)}{colon}{class_name}" if path else target
+    from scramjet.envs.api import Env
+
+    if isinstance(target, type) and issubclass(target, Env):
+        return target
+    raise WorldError(
+        f"register({name!r}, {shortened(target)}): give a class that inherits from scramjet.Env, its file, or "
+        f"'module:Class'; a Gymnasium env needs no name: train(MyEnv), or gymnasium.register and train('gym:ID')"
+    )
 
 
 def on_register(listener: Callable[[Registration], None]) -> None:
@@ -62,6 +85,11 @@ def on_register(listener: Callable[[Registration], None]) -> None:
 def registrations() -> list[Registration]:
     """All registered worlds, by name."""
     return [_REGISTRY[name] for name in sorted(_REGISTRY)]
+
+
+def is_name_alone(name: str) -> bool:
+    """Whether a world's name holds no file and no module, so that only a registry can know it."""
+    return ":" not in name and not split_file(name)[0]
 
 
 def is_registered(name: str) -> bool:
@@ -80,15 +108,20 @@ def env_class(name: str) -> type[Env]:
     found = _names().get(name)
     if found is not None:
         return found.env_class()
-    path, _, class_name = split_file(name)
-    if path:
-        return _class_in_module(import_file(Path(path)), class_name, name)
-    if name.partition(":")[2]:
-        return _import_class(name)
+    given = given_class(canonical_name(name))
+    if given is not None:
+        return given
+    if not is_name_alone(name):
+        return _class_at(name)
     if name.endswith((".toml", ".yaml", ".yml")):
         raise WorldError(f"{shortened(name)} is a config file, not a world: scramjet train --config {name}")
-    raise WorldError(
-        f"unknown world {shortened(name)}.{did_you_mean(name, _names())} See `scramjet list` for the names, "
+    raise unknown_world(name, _names())
+
+
+def unknown_world(name: str, known: Iterable[str]) -> WorldError:
+    """What to say of a name that no world has, beside the names that are `known`."""
+    return WorldError(
+        f"unknown world {shortened(name)}.{did_you_mean(name, known)} See `scramjet list` for the names, "
         f"or give a file: my_world.py"
     )
 
@@ -124,13 +157,22 @@ def _names() -> dict[str, Registration]:
     return {label: entry for entry in _REGISTRY.values() for label in (entry.name, *entry.aliases)}
 
 
-def _import_class(target: str) -> type[Env]:
-    module_name, _, class_name = target.partition(":")
+def _class_at(target: str) -> type[Env]:
+    """The class at FILE.py[:Class], which is read anew, or module:Class."""
+    path, _, class_name = split_file(target)
+    if path:
+        return _class_in_module(import_file(Path(path)), class_name, target)
+    module, _, class_name = target.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        return _class_in_module(importlib.import_module(module), class_name, target)
     except (ImportError, TypeError, ValueError) as error:  # the last two: no name, or a relative one
-        raise WorldError(f"cannot import '{module_name}' for world '{target}': {error}") from error
-    return _class_in_module(module, class_name, target)
+        raise WorldError(f"cannot import '{module}' for world '{target}': {error}") from error
+
+
+def name_of_world(cls: type[Env]) -> str:
+    """The name of a world's class: a registered one, or that of its place, by which this process finds it."""
+    known = (entry.name for entry in _REGISTRY.values() if entry.target in (cls, f"{cls.__module__}:{cls.__name__}"))
+    return next(known, None) or name_of_class(cls)
 
 
 class ImportedScriptTrains(BaseException):
@@ -154,14 +196,12 @@ def import_file(path: Path) -> ModuleType:
             f"moved: put it back, or add --env FILE to eval, --resume or --fork)"
         )
     full_path = path.resolve()
-    module_name = f"{path.stem}_{hashlib.sha256(os.fsencode(full_path)).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(
-        module_name, full_path, loader=SourceLoader(module_name, str(full_path))
-    )
+    name = module_name(str(full_path))
+    spec = importlib.util.spec_from_file_location(name, full_path, loader=SourceLoader(name, str(full_path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
+    sys.modules[name] = module
     open_folder(full_path)
     _BEING_READ.append(full_path)
     try:

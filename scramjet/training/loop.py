@@ -11,11 +11,10 @@ save      a checkpoint, if due                                    persistence/
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
 from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
@@ -47,11 +46,14 @@ from scramjet.training.telemetry.hints import Hints
 from scramjet.training.telemetry.phase_clock import PhaseClock
 from scramjet.training.telemetry.tracking.background import Tracking
 
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
+
 
 def train(
-    config: RunConfig | str | Path | None = None,
+    config: RunConfig | World | None = None,
     *,
-    env: str | Callable[[], gymnasium.Env] | None = None,
+    env: World | None = None,
     resume: str | Path | None = None,
     fork: str | Path | None = None,
     runs_dir: str | Path = "runs",
@@ -67,9 +69,10 @@ def train(
 ) -> TrainResult:
     """Train an agent: the command `scramjet train` from Python.
 
-    `config` is a RunConfig, the name or file of a world (trained with its preset), or a TOML or YAML file. `env` is the
-    world in its place: a name, or a function that makes a Gymnasium env, to be given again when such a run is resumed
-    and the function is not in a module. `resume` goes on with a run exactly where it stopped; `total_timesteps`,
+    `config` is a RunConfig, a world (trained with its preset), or a TOML or YAML file. A world is a name, a file or an
+    object: a class or instance of `scramjet.Env`, a Gymnasium env, its class, or a function that makes one. `env` is
+    the world where `config` says the rest, or of a run that is resumed: one that is in no file or module, such as a
+    notebook's, has to be given again. `resume` goes on with a run exactly where it stopped; `total_timesteps`,
     `time_limit` and `track` may change then, nothing else. `fork` starts a new run from a checkpoint. `network`
     replaces the default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or
     module, which runs it. `callbacks` are called while it trains (see `Callback`). Under a launcher such as torchrun

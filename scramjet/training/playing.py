@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,6 +22,7 @@ from scramjet.policies.symmetries import SymmetryTables, with_symmetries
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_evaluator, make_policy, policy_for
+from scramjet.training.config.changes import changes
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.searching import search_settings
@@ -37,14 +38,17 @@ from scramjet.training.persistence.value_scales import give_returns
 from scramjet.training.persistence.weights import check_weights, load_weights
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.trust import Caller
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.user_worlds import world_of
 from scramjet.training.worlds.world_files import note_on_world
+
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
 
 
 def load_policy(
     path: str | Path,
     network: nn.Module | None = None,
-    env: str | Callable[..., Any] | None = None,
+    env: World | None = None,
     *,
     trust: bool = False,
 ) -> Policy:
@@ -104,7 +108,7 @@ def evaluate(
     episodes: int = 100,
     seed: int | None = None,
     network: nn.Module | None = None,
-    env: str | Callable[..., Any] | None = None,
+    env: World | None = None,
     *,
     env_parameters: Mapping[str, Any] | None = None,
     samples: bool | None = None,
@@ -149,7 +153,13 @@ def with_evaluation(
 
 
 def note_on_played(config: RunConfig, checkpoint: Checkpoint) -> str:
-    """One line if the world is a user's code that has changed or moved since the checkpoint was made, else ""."""
+    """One line if the world is a user's code that has changed or moved since the checkpoint was made, else "".
+
+    Rules with other parameters than the checkpoint's are not compared.
+    """
+    recorded = {key: value for key, value in checkpoint.metadata["config"]["env"].items() if key != "name"}
+    if changes(recorded, config.env_parameters):
+        return ""
     return note_on_world(config.env, config.make_env(), checkpoint.metadata["rules"]) if code_of(config.env) else ""
 
 
@@ -167,7 +177,7 @@ def load_trained(
     path: str | Path,
     network: nn.Module | None = None,
     runs_dir: str | Path = "runs",
-    env: str | Callable[..., Any] | None = None,
+    env: World | None = None,
     *,
     choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
     trust: bool = False,
@@ -179,10 +189,14 @@ def load_trained(
     """
     network, trust = coerce("network", network, nn.Module | None), coerce("trust", trust, bool)
     checkpoint = find_checkpoint(coerce("path", path, Path), coerce("runs_dir", runs_dir, Path))
-    caller = Caller(trust, None if env is None else name_of(env), keeps_parameters=True)
+    world = None if env is None else world_of(env)
+    caller = Caller(trust, None if world is None else world.name, keeps_parameters=True)
     config = checkpoint_config(checkpoint, caller)
+    chosen = {} if world is None or world.parameters is None else dict(world.parameters)
     if choose_parameters is not None:
-        config = _with_parameters(config, choose_parameters(config.env), checkpoint)
+        chosen |= choose_parameters(config.env)
+    if chosen:
+        config = _with_parameters(config, chosen, checkpoint)
     check_fits(checkpoint, config, network)
     policy = make_policy(config, network)
     load_weights(policy, checkpoint)

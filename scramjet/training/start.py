@@ -6,14 +6,15 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from scramjet.adapters.gymnasium.files import spelled
+from scramjet.adapters.registry import note_on_id
 from scramjet.envs.api import Env
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
@@ -23,6 +24,7 @@ from scramjet.settings import coerce
 from scramjet.training.asynchronous.ray.cluster import require_ray
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm
+from scramjet.training.config.changes import changes
 from scramjet.training.config.keywords import SERVICES, refuse_when_resumed, with_keywords
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import RunConfig
@@ -46,17 +48,20 @@ from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.threads import limit_threads
 from scramjet.training.worlds import world_files
 from scramjet.training.worlds.trust import Caller, approve_players, remember_players
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.user_worlds import name_of, world_of
+
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import NamedWorld, World
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartRequest:
     """Which run to begin: what `scramjet.train` was given, beside the display and the callbacks."""
 
-    config: RunConfig | str | Path | None = None
-    """A config, the name or file of a world, or a config file."""
-    env: str | Callable[..., Any] | None = None
-    """A world in place of the config's or the run's: a name, or a function that makes Gymnasium envs."""
+    config: RunConfig | World | None = None
+    """A config, a world (its name, its file or an object), or a config file."""
+    env: World | None = None
+    """A world in place of the config's or the run's."""
     resume: Path | None = None
     """The run to go on with: its folder, or its name in `runs_dir`."""
     fork: Path | None = None
@@ -81,9 +86,13 @@ class StartRequest:
 
 def begin(request: StartRequest) -> Session:
     """The session of a new, resumed or forked run, where its training begins or goes on; its run is locked."""
-    config = request.config
-    config = config if isinstance(config, Path) else coerce("config", config, RunConfig | str | None)
-    name = None if request.env is None else name_of(request.env)
+    config, given = request.config, request.env
+    if config is not None and not isinstance(config, RunConfig | str | PurePath):
+        if given is not None:
+            raise ConfigError(f"two worlds are given, {shortened(config)} and env={shortened(given)}; give one of them")
+        config, given = None, config
+    world = None if given is None else world_of(given)
+    name = None if world is None else world.name
     if request.resume is not None:
         if config is not None or request.fork is not None:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
@@ -95,14 +104,33 @@ def begin(request: StartRequest) -> Session:
         changed["time_limit"] = request.time_limit
         if request.total_timesteps is not None:
             changed["total_timesteps"] = coerce("total_timesteps", request.total_timesteps, Count)
-        return resume_run(run, request.runs_dir, request.network, changed, caller, ranks=request.ranks)
+        session = resume_run(run, request.runs_dir, request.network, changed, caller, ranks=request.ranks)
+        with contextlib.ExitStack() as unless_same:
+            unless_same.callback(session.run.release)
+            unless_same.callback(session.close)
+            _check_parameters(world, session.config, run)
+            unless_same.pop_all()
+        return session
     parent = None if request.fork is None else _forked(request.fork, request)
     config = _chosen_config(config, name, parent, request.settings.get("algorithm"), trust=request.trust)
+    if world is not None and world.parameters is not None:
+        config = replace(config, env_parameters=dict(world.parameters))
     lengths = {"total_timesteps": request.total_timesteps, "time_limit": request.time_limit}
     config = with_keywords(config, {**request.settings, **lengths})
     if parent is not None:
         return fork_run(parent, config, request.runs_dir, request.run_name, request.network, ranks=request.ranks)
     return new_run(config, request.runs_dir, request.run_name, request.network, ranks=request.ranks)
+
+
+def _check_parameters(world: NamedWorld | None, config: RunConfig, run: str) -> None:
+    """Refuse an instance with other parameters than those of the run that is resumed."""
+    if world is None or world.parameters is None:
+        return
+    for name, (before, now) in changes(config.env_parameters, world.parameters).items():
+        raise ConfigError(
+            f"the run's world has {name}={before!r}, and the one given {name}={shortened(now)}: a resumed run keeps "
+            f"its world; give the class alone, or begin a new run with fork={run!r}"
+        )
 
 
 def _forked(named: Path, request: StartRequest) -> Checkpoint:
@@ -116,7 +144,7 @@ def _forked(named: Path, request: StartRequest) -> Checkpoint:
 
 
 def _chosen_config(
-    config: RunConfig | str | Path | None,
+    config: RunConfig | str | PurePath | None,
     env: str | None,
     parent: Checkpoint | None,
     algorithm: Any,
@@ -136,7 +164,7 @@ def _chosen_config(
     if config is not None:
         is_file = str(config).endswith((".toml", ".yaml", ".yml"))
         if is_file:
-            return config_files.load_config(config, trust=trust)
+            return config_files.load_config(str(config), trust=trust)
         return config_files.starting_config(name_of(str(config)), algorithm=algorithm)
     if parent is None:
         return config_files.starting_config(RunConfig.env if env is None else env, algorithm=algorithm)
@@ -149,6 +177,7 @@ def new_run(
     config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None, *, ranks: Ranks = ALONE
 ) -> Session:
     """The session of a new run in a new folder, at step 0."""
+    about_name = note_on_id(config.env)
     config, about_threads = _resolved(for_ranks(config, ranks), network)
 
     def build(run: Run) -> Session:
@@ -159,7 +188,7 @@ def new_run(
 
     session = _begun(lambda: _create_run(config, runs_dir, run_name), build, ranks)
     about_copy = world_files.note_without_copy(config.env, session.run.path)
-    session.note = joined_notes(about_threads, _advice(config), about_copy)
+    session.note = joined_notes(about_name, about_threads, _advice(config), about_copy)
     return session
 
 

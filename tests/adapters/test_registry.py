@@ -98,7 +98,7 @@ def test_names_presets_and_fingerprints():
     assert {name: is_foreign(name) for name in names} == names
     assert canonical_name("gym:CartPole-v1") == "gym:CartPole-v1"
     assert register_factory(Staircase).endswith(":Staircase")
-    with pytest.raises(ConfigError, match="must be a name or a function"):
+    with pytest.raises(ConfigError, match="a class, or a function that makes an env"):
         register_factory(3)
     presets = {"mujoco:HalfCheetah-v5": "mujoco_halfcheetah.toml", "ale:Pong": "atari.toml"}
     for world, preset in presets.items():

@@ -113,7 +113,7 @@ def test_a_function_given_from_python_is_remembered_for_the_command_line_if_a_mo
     runs = [scramjet.train(RunConfig(**TINY), env=it, display="quiet").run_path for it in (own_envs.make_env, nameless)]
     monkeypatch.setattr(factories, "_FACTORIES", {})  # as in another process
     assert cli.run(["eval", str(runs[0]), "--episodes", "1"]) == 0
-    with pytest.raises(WorldError, match="must be given again from Python"):
+    with pytest.raises(WorldError, match="run that again, then give it from Python"):
         cli.run(["eval", str(runs[1])])
     assert scramjet.evaluate(runs[1], episodes=1, env=nameless).episodes == 1
 

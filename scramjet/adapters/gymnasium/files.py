@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
+from scramjet.adapters.factories import is_given
 from scramjet.adapters.world_code import file_in
 from scramjet.envs.registry import import_file
 from scramjet.errors import WorldError
@@ -16,7 +17,7 @@ def spelled(name: str) -> str:
     Runs the file. Every name that means no such file comes back as it is.
     """
     parts = file_in(name)
-    if parts is None or parts.prefix:
+    if parts is None or parts.prefix or is_given(name):
         return name
     module = import_file(Path(parts.path))
     wanted = parts.suffix.removeprefix(":")

@@ -198,7 +198,7 @@ def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:
     own_world = world_in(data)
     if own_world is not None and not is_same_world(own_world, config.env):  # its parameters are for another one
         data = without_world(data)
-    return apply(config, data, f"preset {path.name}", OURS)
+    return replace(apply(config, data, f"preset {path.name}", OURS), env=config.env)  # as it was spelled
 
 
 def world_in(data: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ from scramjet.runtime.shipped import shipped_file, shipped_names
 def preset_path(env: str, algorithm: str = "ppo") -> Path | None:
     """The tuned preset of a world for an algorithm, if there is one."""
     library = library_of(env)
-    name = canonical_name(env) if library is None else library.preset or _preset_name(env)
+    name = canonical_name(env) if library is None else library.preset or _preset_name(canonical_name(env))
     if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
         return None
     suffix = "" if algorithm == "ppo" else f"_{algorithm}"

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
@@ -27,6 +27,9 @@ from scramjet.training.pictures.episodes import Moment, watch
 from scramjet.training.pictures.stages import Drawing, picture_stage
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
 from scramjet.training.seeds import unseen_episodes
+
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
 
 MOST_CELLS = 36
 """Episodes that fit into one picture."""
@@ -59,7 +62,7 @@ def record_video(
     episodes: int = 1,
     seed: int | None = None,
     network: nn.Module | None = None,
-    env: str | Callable[..., Any] | None = None,
+    env: World | None = None,
     *,
     fps: float | None = None,
     env_parameters: Mapping[str, Any] | None = None,

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scramjet.adapters.factories import is_given, must_be_given
+from scramjet.adapters.factories import is_given, must_be_given, ways_to_give
 from scramjet.adapters.registry import canonical_name
 from scramjet.adapters.world_code import (
     NamedCode,
@@ -146,10 +146,7 @@ def approve(
     if code is None and not texts:
         return
     if code is not None and must_be_given(name):
-        raise WorldError(
-            f"{source} names {name!r}, a function that is in no module and must be given again from Python: "
-            f"scramjet.train(..., env=...) or scramjet.evaluate(..., env=...)"
-        )
+        raise WorldError(f"{source} names the world {name!r}, {ways_to_give(name)}")
     if code is not None:
         _find_if_known(name, code, run)
     known = _recalled(_key(name))

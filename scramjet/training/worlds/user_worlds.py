@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING
 
-from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium.files import spelled
+from scramjet.adapters.objects import NamedWorld, named
 from scramjet.adapters.world_code import code_of, find_in_current_folder
-from scramjet.settings import coerce
 from scramjet.training.worlds.trust import check_name, remember
 
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
 
-def name_of(env: str | PurePath | Callable[..., Any]) -> str:
-    """The name of a world that the caller gives: a name or file, or a function that makes Gymnasium envs.
+
+def name_of(env: World) -> str:
+    """The name of a world that the caller gives: see `world_of`."""
+    return world_of(env).name
+
+
+def world_of(env: World) -> NamedWorld:
+    """The name, and of an instance the parameters, of a world that the caller gives as a name, a file or an object.
 
     The world is remembered, so that files of runs may name it from now on. A module may lie in the current folder; a
     file that defines a Gymnasium env is read to find its class.
     """
-    if not isinstance(env, str | PurePath):
-        name = register_factory(env)
-        remember(name, is_named=True)
-        return name
-    given: str = coerce("env", env, str)
+    world = named(env)
+    if isinstance(env, str | PurePath):
+        return NamedWorld(_found(world.name))
+    remember(world.name, world.parameters, is_named=True)
+    return world
+
+
+def _found(given: str) -> str:
+    """The name by which a world that was named loads."""
     check_name(given)
     code = code_of(given)
     if code is not None:

@@ -177,6 +177,8 @@ def default_run_name(name: str) -> str:
     if parts is not None:
         return Path(parts.path).stem
     plain = canonical_name(name)
+    if must_be_given(plain):
+        return plain.rpartition(":")[2].strip("<>").rpartition(".")[2].strip("<>").replace("/", "-")
     return (plain.partition(":")[2] if is_foreign(plain) else plain).replace(":", "-").replace("/", "-")
 
 
