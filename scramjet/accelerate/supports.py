@@ -35,7 +35,15 @@ def why_torch(policy: Policy) -> str:
             return f"kernels do not run a {type(thing).__name__}"
         if isinstance(thing, LayeredCore) and any(type(layer) is not Layer for layer in thing.layers):
             return "a layer of the memory core is of the user's own kind"
+    if any(map(_hooks_of, policy.parameters())):
+        return "somebody listens to the gradient of a weight"
     return ""
+
+
+def _hooks_of(parameter: nn.Parameter) -> list[object]:
+    """The user's hooks on a weight's gradient; ours, which add gradients over ranks, change nothing."""
+    found = [*(parameter._backward_hooks or {}).values(), *(parameter._post_accumulate_grad_hooks or {}).values()]
+    return [hook for hook in found if not getattr(hook, "__module__", "").startswith("scramjet.")]
 
 
 def replaced_method(thing: object) -> str:
@@ -56,7 +64,7 @@ def parts_of(policy: Policy) -> list[object]:
         found += [thing, type(thing), *(vars(thing)[name] for name in _replaced_methods(thing))]
         if isinstance(thing, nn.Module):
             found += [*thing._parameters.values(), *(hook for name in HOOKS for hook in getattr(thing, name).values())]
-    return found
+    return found + [hook for parameter in policy.parameters() for hook in _hooks_of(parameter)]
 
 
 def are_same(parts: list[object], others: list[object]) -> bool:

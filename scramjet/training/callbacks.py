@@ -49,7 +49,7 @@ class Callback:
 
 
 COPIES_STAY = (
-    "warning: a callback changed the network beyond its weights; {who} have copies of it, which stay as they were made: "
+    "warning: a callback changed the network beyond its weights; {who} have copies of it, which stay as they were: "
     "give such a change with network=... when the run begins"
 )
 MOMENTS = ("on_start", "on_update", "on_evaluation", "on_checkpoint", "on_end")

@@ -17,6 +17,7 @@ KNOWN = (
     Case("own_arm", {"policy.noise_color": 1.0}),  # the same noise in every rollout
     Case("cartpole", {"num_envs": 12}, change="hook"),  # acted without it, learned with it
     Case("cartpole", {"policy.shared_trunk": True}, network="own class"),
+    Case("cartpole", change="halve_a_gradient"),
     Case("tic_tac_toe", {"num_steps": 12}, change="freeze_and_thaw"),  # one count of steps for all weights
 )
 """What was once apart."""

@@ -52,6 +52,7 @@ def changed_policies() -> dict[str, tuple[Any, str]]:
     network.actor[0].forward = lambda obs: obs
     core = case("own layer of a core", "core|memory", memory="gru", memory_size=4).network.actor_core
     own(core.layers[0], weights=lambda self: tuple(weight.clone() for weight in Layer.weights(self)))
+    case("hook on a gradient", "listens").network.actor[0].weight.register_hook(lambda gradient: 0.5 * gradient)
     case("other encoder", "two ways|shape").network.critic_encoder = nn.Flatten()
     case("swapped activation", "tanh or ReLU").network.actor[1] = nn.GELU()
     return cases

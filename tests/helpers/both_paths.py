@@ -273,6 +273,11 @@ def hook(session: Session, update: int) -> None:
         getattr(*place).register_forward_hook(lambda module, given, out: 0.5 * out)
 
 
+def halve_a_gradient(session: Session, update: int) -> None:
+    if update == 1:
+        next(session.policy.network.parameters()).register_hook(lambda gradient: 0.5 * gradient)
+
+
 def swap(session: Session, update: int) -> None:
     if update == 1 and (place := activation_in(session)) is not None:
         setattr(*place, nn.Softsign())
@@ -301,7 +306,10 @@ def replace_values(session: Session, update: int) -> None:
 
 CHANGES: dict[str, Change | None] = {
     "none": None,
-    **{change.__name__: change for change in (hook, swap, decay, freeze_and_thaw, shrink, replace_values)},
+    **{
+        change.__name__: change
+        for change in (hook, halve_a_gradient, swap, decay, freeze_and_thaw, shrink, replace_values)
+    },
 }
 """What a callback changes while a run trains."""
 
