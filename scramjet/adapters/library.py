@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 OnError = Literal["fail", "restart"]
 DEFAULT_TIMEOUT = 60.0
+TEXT_MODES = ("ansi", "rgb_array")
+"""Gymnasium's render modes for a terminal, the better one first."""
 
 
 @dataclass(frozen=True)

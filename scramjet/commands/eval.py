@@ -18,6 +18,7 @@ from scramjet.commands.output.eval_against import print_match
 from scramjet.commands.output.eval_video import frame_counter, print_recording, write_match_video
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.runtime.terminal import is_screen, show_over, shown_in
 from scramjet.runtime.video.video_file import check_rate, check_video
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
@@ -27,7 +28,7 @@ from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.pictures.as_text import play
 from scramjet.training.pictures.recording import checked_cells, record_policy
-from scramjet.training.pictures.stages import rate_of
+from scramjet.training.pictures.stages import Drawing, rate_of
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.world_files import shown_name
@@ -62,18 +63,18 @@ def eval_command(arguments: Arguments, env_values: dict[str, str]) -> int:
     seed = config.seed if seed is None else seed
     if arguments.render:
         rate = arguments.fps or rate_of(config.make_env())
-        for picture, total, step, ended in play(policy, config, seed, episodes, search):
-            _show(picture, total, step, ended, rate)
+        for drawing, total, step, ended in play(policy, config, seed, episodes, search):
+            _show(drawing, total, step, ended, rate)
         return 0
     if arguments.video is not None:
         recording = record_policy(
             policy, config, arguments.video, episodes=episodes, seed=seed, fps=arguments.fps, search=search,
-            progress=frame_counter(_show_progress),
+            progress=frame_counter(show_over),
         )  # fmt: skip
-        print_recording(recording, checkpoint, as_json=arguments.json, show_progress=_show_progress)
+        print_recording(recording, checkpoint, as_json=arguments.json, show_progress=show_over)
         return 0
     evaluator = make_evaluator(config, episodes=episodes, search=search)
-    progress = ProgressLine(_show_progress)
+    progress = ProgressLine(show_over)
     with contextlib.closing(evaluator.pool), contextlib.closing(progress):
         evaluation = evaluator(policy, unseen_episodes(seed), progress)
     if arguments.json:
@@ -108,7 +109,7 @@ def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]
     if arguments.video is not None:
         return write_match_video(
             match, arguments.games, arguments.video, seed=arguments.seed, fps=arguments.fps, as_json=arguments.json,
-            show_progress=_show_progress,
+            show_progress=show_over,
         )  # fmt: skip
     return print_match(
         match,
@@ -116,7 +117,7 @@ def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]
         seed=arguments.seed,
         max_steps=arguments.max_steps,
         as_json=arguments.json,
-        show_progress=_show_progress,
+        show_progress=show_over,
     )
 
 
@@ -155,18 +156,13 @@ def _print_evaluation(evaluation: Evaluation, checkpoint: Checkpoint, config: Ru
         print(f"  {cuts_text(evaluation, evaluator.max_steps, prefix='--')}")
 
 
-def _show_progress(text: str) -> None:
-    """One line on stderr, written over the last one; nothing if stderr is no terminal."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def _show(picture: str, total: float, step: int, ended: bool, rate: float) -> None:
+def _show(drawing: Drawing, total: float, step: int, ended: bool, rate: float) -> None:
     """Draw a frame over the last one in a terminal, `rate` of them a second; elsewhere print only the last frame of
     each episode."""
     caption = f"step {step}   return {total:.2f}{'   (end)' if ended else ''}"
-    if sys.stdout.isatty():
-        print(f"\x1b[H\x1b[J{picture}\n{caption}", flush=True)
+    if is_screen(sys.stdout):
+        lines = f"{shown_in(sys.stdout, drawing)}\n{caption}".split("\n")
+        print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines), end="\x1b[J", flush=True)  # does not flicker
         time.sleep(1 / rate)
     elif ended:
-        print(f"{picture}\n{caption}\n")
+        print(f"{shown_in(sys.stdout, drawing)}\n{caption}\n")

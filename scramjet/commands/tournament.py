@@ -19,6 +19,7 @@ from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.tournament import Arguments
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.outputs import output_file, write_output
+from scramjet.runtime.terminal import show_over
 from scramjet.search.specs import parse_search
 from scramjet.training.worlds.world_files import shown_name
 
@@ -74,14 +75,14 @@ def _play(tournament: Tournament, max_steps: int | None) -> bool:
 
     def report(played: int, total: int) -> None:
         seconds = (time.monotonic() - begun_at) * (total - played) / max(1, played - num_before)
-        _show_progress(f"playing: {played:,} of {total:,} games, {duration(seconds)} left")
+        show_over(f"playing: {played:,} of {total:,} games, {duration(seconds)} left")
 
     try:
         tournament.play(report, max_steps=max_steps)
     except KeyboardInterrupt:
         return False
     finally:
-        _show_progress("")
+        show_over("")
     return True
 
 
@@ -111,12 +112,6 @@ def _show(
 def _draw(table: RatingTable, title: str, path: Path) -> None:
     write_output(path, rating_plot(table, title).encode())
     print(printable(f"plot: {path}"), file=sys.stderr)
-
-
-def _show_progress(text: str) -> None:
-    """One line on stderr, written over the last one; nothing if stderr is no terminal."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

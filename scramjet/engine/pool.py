@@ -102,6 +102,8 @@ class Pool(ABC):
     """Whether the world judges positions: it has a rule `score`, and the pool a method `scores`."""
     draws_every_step = False
     """Whether envs show themselves in a window at every step, as far as they tell."""
+    render_modes: tuple[str, ...] = ()
+    """Gymnasium's render modes in which single envs of the world can draw themselves here, as far as is known."""
     is_guarded = False
     """Whether all envs live in worker processes, where one that hangs or leaves can be ended."""
 

@@ -169,12 +169,19 @@ class Env:
 
     def ascii(self, s: Any) -> str:
         """Draw `s` as text; by default its fields, one a line."""
-        names = [name for name in self.state]
-        return "\n".join(f"{name}: {getattr(s, name)}" for name in names)
+        return "\n".join(_field_text(name, getattr(s, name)) for name in self.state)
 
     def ascii_for(self, s: Any, player: int) -> str:
         """Draw as text what a player may see of `s`; by default all of it, as `ascii` does."""
         return self.ascii(s)
+
+
+def _field_text(name: str, value: Any) -> str:
+    """A field with its numbers in about four digits; rows of an array below each other."""
+    if np.ndim(value) == 0:
+        return f"{name}: {value:.4g}" if isinstance(value, float | np.floating) else f"{name}: {value}"
+    text = np.array2string(np.asarray(value), precision=4, suppress_small=True, max_line_width=78)
+    return f"{name}:\n{text}" if "\n" in text else f"{name}: {text}"
 
 
 _RESERVED = frozenset(Env.__annotations__)

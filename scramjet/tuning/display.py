@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scramjet.errors import printable
+from scramjet.runtime.terminal import is_screen
 from scramjet.training.display.text import human_count, human_duration, human_number, short_path
 from scramjet.tuning.assignments import Outcome
 from scramjet.tuning.budget import seconds_left
@@ -119,7 +120,7 @@ def make_display(mode: DisplayMode) -> StudyDisplay:
     """The display for a mode; auto: live in a terminal, plain lines elsewhere."""
     if mode == "quiet":
         return QuietDisplay()
-    if mode == "live" or (mode == "auto" and sys.stdout.isatty()):
+    if mode == "live" or (mode == "auto" and is_screen(sys.stdout)):
         return LiveDisplay(Console(force_terminal=True))
     return PlainDisplay()
 

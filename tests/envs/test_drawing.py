@@ -1,6 +1,7 @@
 """Pictures: shapes cover the area that geometry says, numbers differ, and clicks mean what changes there."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -171,3 +172,12 @@ def test_cells_are_found_inside_the_rim_and_directions_go_along_the_longer_way()
     for (x, y), cell in clicks.items():
         assert cell_at(x, y, rows=2, columns=2, rim=1.0) == cell, (x, y)
     assert [direction_to(*way) for way in ((0.1, -1), (2, 1), (-1, 3), (-1, 0.5))] == [0, 1, 2, 3]
+
+
+def test_a_world_without_text_of_its_own_shows_its_fields_with_short_numbers():
+    class Plain(Env):
+        state = {"at": np.float64, "turn": np.int32, "speed": (np.float32, (2,)), "board": (np.int8, (2, 2))}
+
+    fields = {"at": 0.123456789, "turn": np.int32(7), "speed": np.float32([1e-9, 1 / 3]), "board": np.eye(2, dtype=int)}
+    text = "at: 0.1235\nturn: 7\nspeed: [0.     0.3333]\nboard:\n[[1 0]\n [0 1]]"
+    assert Plain().ascii(SimpleNamespace(**fields)) == text

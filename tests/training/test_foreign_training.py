@@ -122,7 +122,7 @@ def test_each_library_trains_and_evaluates(tmp_path, package, env, changes):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("env", "frames", "sign"), [("gym:FrozenLake-v1", 1, "HFFG"), ("gym:CartPole-v1", 2, "▀")])
+@pytest.mark.parametrize(("env", "frames", "sign"), [("gym:FrozenLake-v1", 1, "HFFG"), ("gym:CartPole-v1", 2, "█")])
 def test_eval_with_render_draws_a_gymnasium_env_as_text(tmp_path, capsys, env, frames, sign):
     pytest.importorskip("pygame", reason="Gymnasium draws with it")
     run = train(settings(env, frame_stack=frames), tmp_path).run_path

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -73,6 +76,7 @@ class EnvFacts:
     mask_size: int
     has_time_limit: bool  # every episode is truncated after a number of steps, as far as the env tells
     draws_every_step: bool  # in a window
+    render_modes: tuple[str, ...]  # those in which it can draw itself here
 
 
 def row_layout(
@@ -102,6 +106,21 @@ def has_time_limit(env: Any) -> bool:
             return True
         layer = held.get("env")
     return getattr(getattr(env, "spec", None), "max_episode_steps", None) is not None
+
+
+def working_render_modes(env: Any) -> tuple[str, ...]:
+    """The render modes that an env declares, without pictures where what they need is known to be missing here."""
+    modes = tuple(map(str, (getattr(env, "metadata", None) or {}).get("render_modes") or ()))
+    module = type(getattr(env, "unwrapped", env)).__module__
+    has_pictures = True
+    if module.startswith("gymnasium.envs.mujoco"):  # drawn by OpenGL
+        has_screen = (
+            os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform in ("darwin", "win32")
+        )
+        has_pictures = bool(has_screen or os.environ.get("MUJOCO_GL"))
+    elif module.startswith("gymnasium.envs."):
+        has_pictures = find_spec("pygame") is not None
+    return modes if has_pictures else tuple(mode for mode in modes if mode != "rgb_array")
 
 
 def check_same_spaces(name: str, row: int, given: tuple[Any, Any], first_row: int, first: tuple[Any, Any]) -> None:

@@ -28,6 +28,7 @@ class GymPool(ForeignPool):
     def __init__(self, name: str, facts: EnvFacts, num_envs: int) -> None:
         super().__init__(name, facts.observation_space, facts.action_space, num_envs, mask_size=facts.mask_size)
         self.has_time_limit, self.draws_every_step = facts.has_time_limit, facts.draws_every_step
+        self.render_modes = facts.render_modes
         self._under_way = RowsUnderWay(num_envs)
         self._why_inexact: str | None = None
         self._was_tried = False

@@ -1,9 +1,8 @@
-"""Gymnasium envs that are drawn while they are played: as pictures, or as text for a terminal."""
+"""Gymnasium envs that are drawn while they are played: as pictures or as text."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,18 +12,14 @@ import numpy as np
 
 from scramjet.adapters.gymnasium.env_results import MakeEnv
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.library import TEXT_MODES
 from scramjet.adapters.registry import ForeignWorld, library_of
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, WorldError
 
-TEXT_MODES = ("ansi", "rgb_array")
-"""Render modes that become text, the better one first."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that become pictures, the better one first."""
-
-LINES_BESIDE = 3
-"""Of a terminal, left free for what stands under a picture."""
 
 Drawing = str | np.ndarray
 """What an env draws: text, or an RGB picture."""
@@ -43,7 +38,7 @@ class RenderedPool(WorkerPool):
         once: bool = False,
         num_workers: int | None = None,
     ) -> None:
-        """`as_text`: pictures become blocks of colour for a terminal; else text stays text and pictures pictures.
+        """`as_text`: text is wanted, and pictures of envs that draw no text; else it is the other way round.
 
         `once`: each env draws its first episode after a reset alone.
         """
@@ -56,7 +51,7 @@ class RenderedPool(WorkerPool):
             mode: replace(world, parameters={**world.parameters, "render_mode": mode}).env_factory()
             for mode in (wanted if world.takes_render_mode else ())
         }
-        factory = partial(_drawn_env, world.name, world.env_factory(), by_mode, as_text, once)
+        factory = partial(_drawn_env, world.name, world.env_factory(), by_mode, wanted, once)
         super().__init__(world.name, factory, num_envs, num_workers=num_workers, timeout=world.workers.timeout)
         self.env = world
 
@@ -81,16 +76,18 @@ class RenderedPool(WorkerPool):
         return rate
 
 
-def _drawn_env(name: str, make_env: MakeEnv, by_mode: dict[str, MakeEnv], as_text: bool, once: bool) -> _Drawn:
+def _drawn_env(
+    name: str, make_env: MakeEnv, by_mode: dict[str, MakeEnv], wanted: tuple[str, ...], once: bool
+) -> _Drawn:
     """With a render mode that suits, whether it was asked for or not."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws here without a screen, and says nothing of it
-    env, wanted = make_env(), TEXT_MODES if as_text else PICTURE_MODES
+    env = make_env()
     if env.render_mode in wanted:
-        return _Drawn(name, env, as_text, once)
+        return _Drawn(name, env, once)
     modes = [str(mode) for mode in env.metadata.get("render_modes") or ()]
     env.close()
     mode = next((each for each in wanted if each in modes), None)
-    flag = "--render" if as_text else "--video"
+    flag = "--render" if wanted == TEXT_MODES else "--video"
     if mode is None:
         raise WorldError(
             f"{name} draws neither text nor pictures: its render modes are {modes}, and 'ansi' or 'rgb_array' is "
@@ -101,13 +98,13 @@ def _drawn_env(name: str, make_env: MakeEnv, by_mode: dict[str, MakeEnv], as_tex
             f"{name} makes envs without a render mode; give the function an argument render_mode=None and hand "
             f"it to gymnasium.make, or leave out {flag}"
         )
-    return _Drawn(name, by_mode[mode](), as_text, once)
+    return _Drawn(name, by_mode[mode](), once)
 
 
 class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
-    def __init__(self, name: str, env: gymnasium.Env[Any, Any], as_text: bool, once: bool) -> None:
+    def __init__(self, name: str, env: gymnasium.Env[Any, Any], once: bool) -> None:
         super().__init__(env)
-        self._name, self._as_text, self._once = name, as_text, once
+        self._name, self._once = name, once
         self._drawings: list[Drawing] = []
         self._is_through = False  # has drawn the one episode that is wanted
 
@@ -143,27 +140,4 @@ class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
             library = library_of(self._name)
             hint = "" if library is None else library.render_hint
             raise WorldError(f"{self._name} cannot be drawn: {type(error).__name__}: {error}{hint}") from error
-        is_picture = isinstance(picture, np.ndarray)
-        self._drawings.append(
-            picture if is_picture and not self._as_text else in_blocks(picture) if is_picture else str(picture)
-        )
-
-
-def in_blocks(picture: np.ndarray) -> str:
-    """An RGB picture [H, W, 3] as characters as large as the terminal allows, two pixels in each."""
-    columns, lines = shutil.get_terminal_size()
-    height, width = picture.shape[:2]
-    scale = max(1.0, width / columns, height / (2 * max(1, lines - LINES_BESIDE)))
-    rows = np.linspace(0, height, 2 * max(1, int(height / scale / 2)), endpoint=False).astype(int)
-    places = np.linspace(0, width, max(1, int(width / scale)), endpoint=False).astype(int)
-    sums = np.add.reduceat(np.add.reduceat(picture[..., :3].astype(np.int64), rows, 0), places, 1)
-    areas = np.diff(rows, append=height)[:, None, None] * np.diff(places, append=width)[:, None]
-    pixels = (sums // areas).tolist()
-    return "\n".join(
-        "".join(
-            "\x1b[38;2;{};{};{};48;2;{};{};{}m▀".format(*above, *below)
-            for above, below in zip(upper, lower, strict=True)
-        )
-        + "\x1b[0m"
-        for upper, lower in zip(pixels[::2], pixels[1::2], strict=True)
-    )
+        self._drawings.append(picture if isinstance(picture, np.ndarray) else str(picture))

@@ -28,6 +28,7 @@ from scramjet.adapters.gymnasium.env_results import (
     RowArrays,
     check_same_spaces,
     has_time_limit,
+    working_render_modes,
 )
 from scramjet.adapters.info.numbers import numbers_in, recorded
 from scramjet.adapters.spaces import (
@@ -110,7 +111,8 @@ class GymRows:
         has_mask = isinstance(info, Mapping) and "action_mask" in info
         size = _num_choices(self.name, first.action_space) if has_mask else 0
         seen, chosen = plain_space(first.observation_space), plain_space(first.action_space)
-        return EnvFacts(seen, chosen, size, has_time_limit(first), getattr(first, "render_mode", None) == "human")
+        draws_every_step = getattr(first, "render_mode", None) == "human"
+        return EnvFacts(seen, chosen, size, has_time_limit(first), draws_every_step, working_render_modes(first))
 
     def bind(self, arrays: RowArrays) -> None:
         """Set the arrays that results are written to; row k is that of the k-th env."""

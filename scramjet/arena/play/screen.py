@@ -14,6 +14,8 @@ from scramjet.arena.game import Game
 from scramjet.arena.play.board_text import drawn
 from scramjet.arena.play.results import Result
 from scramjet.errors import printable
+from scramjet.runtime.terminal import LINES_BESIDE, Colours, in_blocks
+from scramjet.training.pictures.stages import has_text
 
 INDENT = "  "
 PATIENCE_SECONDS = 1.0
@@ -35,9 +37,17 @@ class Screen:
         self.console.print(Text(printable(text)), highlight=False)
 
     def show(self, game: Game) -> None:
-        """Print the position of a game, its last move marked."""
+        """Print the position of a game, its last move marked; as a picture where the world draws no text."""
         console = self.console
         in_colour = console.color_system is not None and not console.no_color
+        if not has_text(game.env):
+            colours: Colours = "none" if not in_colour else "all"  # the console knows the nearest of those it has
+            height, width = console.height - LINES_BESIDE - 1, console.width - len(INDENT)
+            blocks = in_blocks(game.picture(), width, height, colours, is_ascii=not self.has_lines)
+            console.print(
+                *(Text(INDENT) + Text.from_ansi(line) for line in blocks.split("\n")), sep="\n", soft_wrap=True
+            )
+            return
         before = game.text(1) if game.played else None
         room = console.width - len(INDENT)
         for line in drawn(game.text(), before, in_colour=in_colour, as_lines=self.has_lines, width=room):

@@ -26,7 +26,7 @@ class ConcatenatedPool(Pool):
         self.played_by, self.num_players, self.mask_size = first.played_by, first.num_players, first.mask_size
         self.observation_space, self.action_space = first.observation_space, first.action_space
         self.is_guarded, self.has_time_limit = first.is_guarded, first.has_time_limit
-        self.draws_every_step = first.draws_every_step
+        self.draws_every_step, self.render_modes = first.draws_every_step, first.render_modes
         self._seeds = EpisodeSeed(0)
         self.shown = self.allocate()
         """What all envs showed after the last reset."""

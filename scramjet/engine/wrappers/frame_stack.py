@@ -80,6 +80,7 @@ class FrameStackPool(Pool):
         self.action_space, self.mask_size = pool.action_space, pool.mask_size
         self.is_guarded, self.has_time_limit = pool.is_guarded, pool.has_time_limit
         self.draws_every_step, self.processes = pool.draws_every_step, pool.processes
+        self.render_modes = pool.render_modes
         self.num_frames = num_frames
         self._new = pool.allocate()  # what the envs write
         self._frames = allocate_obs(self.observation_space, self.num_rows)

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from rich.console import Console
 
 from scramjet.errors import ConfigError
+from scramjet.runtime.terminal import is_screen
 from scramjet.training.display.interface import Display, Mode, RunInfo, StoppedBy, Summary
 from scramjet.training.display.live import LiveDisplay
 from scramjet.training.display.plain import PlainDisplay, QuietDisplay
@@ -36,7 +37,5 @@ def make_display(mode: Mode = "auto", console: Console | None = None) -> Display
 
 def _can_show_live(file: Any) -> bool:
     # The file is asked, not rich: FORCE_COLOR makes rich call a pipe a terminal.
-    isatty = getattr(file, "isatty", None)
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
-    dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
-    return bool(isatty and isatty()) and not in_ci and not dumb
+    return is_screen(file) and not in_ci

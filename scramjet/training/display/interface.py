@@ -77,6 +77,8 @@ class Summary:
     """The world's statistics by name: means over the last evaluation's episodes, or over recent ones if none."""
     search: Mapping[str, float] = field(default_factory=dict)
     """What the searches of the last update found, by name; empty where none played."""
+    can_be_watched: bool = True
+    """`scramjet eval --render` can draw its world."""
     is_game: bool = False
     """Its seats play against each other, so that their returns say nothing."""
     rating: float | None = None

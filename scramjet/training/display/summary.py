@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scramjet.accelerate import own_losses
+from scramjet.adapters.library import TEXT_MODES
+from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.networks import count_parameters
@@ -112,8 +114,18 @@ def summary_of(
         statistics=evaluation.stats if evaluation else _recent_statistics(session, record),
         search=search_findings(record),
         hints=hints,
+        can_be_watched=_can_be_watched(session),
         is_game=session.pool.played_by is PlayedBy.SEATS and session.pool.num_players > 1,
     )
+
+
+def _can_be_watched(session: Session) -> bool:
+    """Whether `scramjet eval --render` draws the world of a run: a native one, or single envs that can be told how."""
+    world = session.config.make_env()
+    if not isinstance(world, ForeignWorld):
+        return True
+    can_be_told = world.makes_single_envs and world.takes_render_mode
+    return can_be_told and not set(TEXT_MODES).isdisjoint(session.pool.render_modes)
 
 
 def _recent_statistics(session: Session, record: Record) -> dict[str, float]:

@@ -145,7 +145,7 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
     go_on = f"scramjet train --resume {run}{further}"
     evaluate = [("evaluate it", f"scramjet eval {run} --episodes 100")]
-    watch = [] if is_foreign(summary.env) else [("watch it", f"scramjet eval {run} --render")]
+    watch = [("watch it", f"scramjet eval {run} --render")] if summary.can_be_watched else []
     if summary.rating is not None or summary.is_game:
         evaluate = [("measure it", f"scramjet eval {run} --against random --games 1000")]
         watch = [] if is_foreign(summary.env) else [("play against it", f"scramjet play {run}")]

@@ -1,4 +1,4 @@
-"""Episodes as text, for a terminal."""
+"""Episodes drawn for a terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from scramjet.policies.policy import Policy
 from scramjet.search.rows import SearchSettings
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.pictures.episodes import watch
-from scramjet.training.pictures.stages import text_stage
+from scramjet.training.pictures.stages import Drawing, text_stage
 from scramjet.training.seeds import unseen_episodes
 
 
 def play(
     policy: Policy, config: RunConfig, seed: int, episodes: int, search: SearchSettings | None = None
-) -> Iterator[tuple[str, float, int, bool]]:
-    """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
+) -> Iterator[tuple[Drawing, float, int, bool]]:
+    """Play episodes one step at a time: a drawing, the return so far, the step, and whether it ended."""
     stage = text_stage(config)
     with contextlib.closing(stage.pool):
         for moment in watch(stage, policy, config, unseen_episodes(seed), rounds=episodes, search=search):

@@ -94,11 +94,11 @@ class SeenStage:
 
 
 def text_stage(config: RunConfig) -> Stage:
-    """One env of the config's world, drawn as text for a terminal."""
+    """One env of the config's world, drawn for a terminal: as text, or as a picture where it has no text of its own."""
     world = config.make_env()
     if isinstance(world, ForeignWorld):
         return SelfDrawnStage(RenderedPool(world, as_text=True, num_workers=1), config.frame_stack)
-    return NativeStage(make_pool(config, num_envs=1), world.ascii)
+    return NativeStage(make_pool(config, num_envs=1), world.ascii if has_text(world) else world.render)
 
 
 def picture_stage(config: RunConfig, num_envs: int, num_workers: int | None = None) -> Stage:
@@ -130,8 +130,14 @@ def picture_stage(config: RunConfig, num_envs: int, num_workers: int | None = No
 
 
 def has_pictures(env: Env) -> bool:
-    """Whether a native world draws pictures; every world draws text."""
+    """Whether a native world draws pictures."""
     return type(env).render is not Env.render
+
+
+def has_text(env: Env) -> bool:
+    """Whether a native world is best shown as text in a terminal: it draws text of its own, or nothing at all."""
+    draws_text = type(env).ascii is not Env.ascii or type(env).ascii_for is not Env.ascii_for
+    return draws_text or not has_pictures(env)
 
 
 def is_image(space: Any) -> bool:

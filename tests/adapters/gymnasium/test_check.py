@@ -10,12 +10,14 @@ import pytest
 from scramjet import cli
 from scramjet.adapters import pool_choices as pool_choices_module
 from scramjet.adapters.factories import register_factory
-from scramjet.adapters.gymnasium import fastest_pool
+from scramjet.adapters.gymnasium import env_results, fastest_pool
 from scramjet.adapters.gymnasium.check import check_gym_world
-from scramjet.adapters.gymnasium.rendering import RenderedPool, in_blocks
+from scramjet.adapters.gymnasium.rendering import RenderedPool
+from scramjet.adapters.library import WorkerSettings
 from scramjet.adapters.pool_choices import pool_choices
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError, WorldError
+from scramjet.runtime.terminal import in_blocks
 
 
 class Coin(gymnasium.Env):
@@ -165,6 +167,25 @@ def test_the_last_state_of_an_episode_is_drawn_before_the_first_of_the_next():
     assert drawn == [["count 1"], ["count 2"], ["count 3", "count 0"], ["count 1"]]
 
 
+def test_pools_know_in_which_modes_their_envs_can_be_drawn_here(monkeypatch):
+    world = ForeignWorld(register_factory(make_counter))
+    assert world.pool(1, workers=WorkerSettings(num_workers=0)).render_modes == ("human", "ansi")
+    own = type("Cart", (), {"metadata": {"render_modes": ["rgb_array"]}})
+    for name, module, variable, package, modes in [
+        ("drawn by pygame", "classic_control.cart", "", True, ("rgb_array",)),
+        ("no pygame", "classic_control.cart", "", False, ()),
+        ("no screen", "mujoco.ant", "", True, ()),
+        ("no screen but EGL", "mujoco.ant", "egl", True, ("rgb_array",)),
+    ]:
+        own.__module__ = f"gymnasium.envs.{module}"
+        for each in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+            monkeypatch.delenv(each, raising=False)
+        monkeypatch.setenv("MUJOCO_GL", variable)
+        monkeypatch.setattr(env_results, "find_spec", lambda name, package=package: package or None)
+        monkeypatch.setattr(env_results.sys, "platform", "linux")
+        assert env_results.working_render_modes(own()) == modes, name
+
+
 def test_an_env_that_cannot_be_drawn_is_refused_with_what_to_do():
     with pytest.raises(WorldError, match="argument render_mode=None"):
         RenderedPool(ForeignWorld(register_factory(make_blind_counter)), as_text=True)
@@ -178,14 +199,5 @@ def test_gymnasiums_own_envs_give_text_where_they_have_it_and_pictures_else():
     for world, shown in (("gym:FrozenLake-v1", "FHFH"), ("gym:CartPole-v1", "▀")):
         pool = RenderedPool(ForeignWorld(world), as_text=True)
         pool.reset(0)
-        assert shown in pool.drawings[0][-1], world
-
-
-def test_a_picture_in_blocks_has_the_mean_colours_of_its_parts(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "2")
-    monkeypatch.setenv("LINES", "4")
-    picture = np.zeros((4, 4, 3), np.uint8)
-    picture[:2, :2] = 200
-    picture[2:, 2:, 0] = [[100, 100], [100, 200]]
-    upper, lower, black = "200;200;200", "125;0;0", "0;0;0"
-    assert in_blocks(picture) == f"\x1b[38;2;{upper};48;2;{black}m▀\x1b[38;2;{black};48;2;{lower}m▀\x1b[0m"
+        drawing = pool.drawings[0][-1]
+        assert shown in (drawing if isinstance(drawing, str) else in_blocks(drawing, 80, 24)), world

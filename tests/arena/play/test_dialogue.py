@@ -73,6 +73,24 @@ def test_the_last_move_stands_in_brackets_and_text_that_is_no_board_stays_as_it_
     assert [(number, each.start, each.end) for number, each in spans] == [(2, 6, 7)]
 
 
+class Painted(Duel):
+    """A world that draws a picture and no text."""
+
+    def render(self, s: Any) -> np.ndarray:
+        return np.repeat(np.eye(4, dtype=np.uint8)[..., None] * 255, 3, axis=2)
+
+
+def test_a_world_that_draws_no_text_is_shown_as_its_picture_in_blocks() -> None:
+    game = Game(NativePool(Painted(), 1, backend="interpreted"))
+    game.begin([None, None], seed=1)
+    white_on_black = "  \x1b[38;2;255;255;255;48;2;0;0;0m▀"
+    for settings, shown in (({}, "  ██  \n    ██\n"), ({"color_system": "truecolor"}, white_on_black)):
+        file = io.StringIO()
+        terminal = {"force_terminal": True, **settings} if settings else {}
+        screen_module.Screen(Console(file=file, width=20, height=40, **terminal)).show(game)  # type: ignore[arg-type]
+        assert file.getvalue().startswith(shown)
+
+
 # --- moves -----------------------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,12 @@ def test_a_finished_run_can_be_evaluated_watched_extended_and_forked():
     ]
 
 
+def test_a_run_is_only_offered_to_be_watched_where_its_world_can_be_drawn():
+    assert all("--render" not in command for command in commands(replace(SUMMARY, can_be_watched=False)))
+    watched = commands(replace(SUMMARY, env="gym:FrozenLake-v1"))
+    assert watched[1] == "scramjet eval runs/cartpole-7 --render"
+
+
 def test_a_game_is_measured_against_another_player_as_its_own_return_says_nothing():
     assert commands(replace(SUMMARY, is_game=True))[:2] == [
         "scramjet eval runs/cartpole-7 --against random --games 1000",

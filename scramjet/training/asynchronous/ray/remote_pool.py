@@ -24,6 +24,7 @@ class RemotePool(Pool):
         self.played_by, self.num_players, self.mask_size = like.played_by, like.num_players, like.mask_size
         self.observation_space, self.action_space = like.observation_space, like.action_space
         self.is_guarded, self.has_time_limit = like.is_guarded, like.has_time_limit
+        self.render_modes = like.render_modes
         self.seeds = EpisodeSeed(0)
         """The episodes that its actor begins with."""
         self.restarts = 0
