@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from scramjet.errors import RunError
+from scramjet.reports.cutting import cut_text, cut_value
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import parse_json
 
 _MAX_BYTES = 4 << 20
+_LONGEST_NAME = 255  # of a folder, in most filesystems
+_MOST_CHANGES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a fork comes from, as its file says it; nothing of it was looked up."""
+    """Where a fork comes from, as its file says it; nothing of it was looked up. What is long is cut."""
 
     parent_run: str
     """The name of the parent's folder."""
@@ -52,9 +56,13 @@ def _lineage_in(data: dict[str, Any]) -> Lineage:
     older = data.get("parent_lineage")
     return Lineage(
         parent_run=_run_in(checkpoint),
-        parent_checkpoint=checkpoint,
-        parent_step=step if type(step) is int else None,
-        changed={key: (pair[0], pair[1]) for key, pair in pairs if isinstance(pair, list) and len(pair) == 2},
+        parent_checkpoint=cut_text(checkpoint),
+        parent_step=step if type(step) is int and abs(step) < 2**63 else None,
+        changed={
+            cut_text(key): (cut_value(pair[0]), cut_value(pair[1]))
+            for key, pair in itertools.islice(pairs, _MOST_CHANGES)
+            if isinstance(pair, list) and len(pair) == 2
+        },
         parent=_lineage_in(older) if isinstance(older, dict) else None,
     )
 
@@ -63,5 +71,5 @@ def _run_in(checkpoint: str) -> str:
     """The name of the run in the path of one of its checkpoints; empty where the path has none."""
     parts = PurePosixPath(checkpoint.replace("\\", "/")).parts
     at = next((index for index, part in enumerate(parts) if part in ("checkpoints", "opponents")), len(parts) - 1)
-    name = parts[at - 1] if at >= 1 else ""
+    name = parts[at - 1][:_LONGEST_NAME] if at >= 1 else ""
     return "" if name in ("..", "/") else name

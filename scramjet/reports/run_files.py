@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import CheckpointError, ConfigError, RunError, ScramjetError
+from scramjet.reports.cutting import cut_text
 from scramjet.reports.lineage import Lineage, read_lineage
 from scramjet.runtime.checkpoint_format import read_record
 from scramjet.runtime.checkpoints import checkpoints_of
@@ -109,7 +110,7 @@ class RunFiles:
         values = read_file(path, follow_links=False)
         if is_deeper_than(values, MAX_DEPTH):
             raise ConfigError(f"{path} is nested too deep; a config has tables of values")
-        values = {str(key): _plain(value) for key, value in values.items()}
+        values = _plain(values)
         env = values.get("env")
         return RunConfigFile(
             values=values,
@@ -208,16 +209,16 @@ def _note_of(path: Path, links: Mapping[str, str | None]) -> CheckpointNote:
 
 
 def _plain(value: Any) -> Any:
-    """A value of TOML as JSON has it: dates and numbers that are not finite or huge become text."""
+    """A value of TOML as JSON has it: dates and numbers that are not finite or huge become text, long texts are cut."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {cut_text(str(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, int) and value.bit_length() > 1000:
         return f"a whole number of {value.bit_length():,} bits"
-    return value if isinstance(value, str | int | float) else str(value)
+    return value if isinstance(value, int | float) else cut_text(str(value))
 
 
 def _text(value: Any) -> str:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -24,6 +25,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_BODY = 64 * 1024
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+_HOST = re.compile(
+    r"(?:(?P<name>[A-Za-z0-9_.-]{0,253}[A-Za-z0-9])|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?"
+)
 
 CONTENT_POLICY = "; ".join(
     (
@@ -62,7 +66,7 @@ class Access:
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        names = LOCAL_NAMES | {self.host.lower()}
+        names = LOCAL_NAMES | {self.host.lower().partition("%")[0]}  # browsers leave out the zone of an address
         if self.host in ANY_ADDRESS:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         object.__setattr__(self, "names", names)
@@ -105,7 +109,8 @@ class Guard:
         headers = Headers(scope=scope)
         if not _is_plain_path(scope):
             return _refuse(scope, 400, "no such path")
-        if not self._access.is_own_name(headers.get("host", "")):
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._access.is_own_name(hosts[0]):
             return _refuse(scope, 421, "this server does not go by that name; open the URL that it printed")
         if not _is_same_origin(scope, headers):
             return _refuse(scope, 403, "requests from other sites are refused")
@@ -131,11 +136,11 @@ def _refuse(scope: Scope, status: int, text: str) -> Response:
 
 
 def _name_in(host: str) -> str:
-    """The name in `name:port`, lower case; "" where there is none. An IPv6 address stands in brackets."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
+    """The name in `name` or `name:port`, lower case; "" for any other form. An IPv6 address stands in brackets."""
+    match = _HOST.fullmatch(host)
+    if match is None or int(match["port"] or 0) > 65535:
         return ""
+    return (match["address"] or match["name"]).lower()
 
 
 def _is_address(name: str) -> bool:
@@ -158,11 +163,8 @@ def _is_same_origin(scope: Scope, headers: Headers) -> bool:
     """Whether the page itself asks. Browsers say the origin of all that could do something; other programs need not."""
     if scope["type"] == "http" and scope["method"] in ("GET", "HEAD"):
         return headers.get("sec-fetch-site") != "cross-site" or headers.get("sec-fetch-mode") == "navigate"
-    origin = headers.get("origin")
-    try:
-        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
-    except ValueError:  # such as "http://["
-        return False
+    origins, host = headers.getlist("origin"), headers.get("host", "").lower()
+    return all(origin.lower() in (f"http://{host}", f"https://{host}") for origin in origins)
 
 
 def _cookie_name(scope: Scope) -> str:

@@ -1,17 +1,32 @@
-"""Runs the page's server: a socket that nobody else has, and an end that is quick and quiet."""
+"""Runs the page's server: a socket that nobody else has, an end that is quick and quiet, and bounds on what whoever
+reaches the port can take: connections, time, memory, and lines on the terminal."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import logging
 import socket
+import time
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, printable
 from scramjet.web.security import MAX_BODY
 
+MAX_HEAD = 32 * 1024
+"""Bytes of a request before its body."""
+MOST_CONNECTIONS = 256
+"""A browser has six for each page, and a socket that stays open."""
+REQUEST_SECONDS = 20.0
+"""How long a request may take to arrive."""
+SECONDS_BETWEEN_WARNINGS = 60.0
 _PORTS_TRIED = 50
+_MOST_KINDS = 100
+_LOGGER = "uvicorn.error"
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -28,9 +43,11 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """A server for `server.run(sockets=[...])` that says nothing while all goes well."""
-    return uvicorn.Server(
+    server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=_BoundedRequests,
+            h11_max_incomplete_event_size=MAX_HEAD,
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -39,6 +56,69 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
             timeout_graceful_shutdown=1,
         )
     )
+    logger = logging.getLogger(_LOGGER)
+    for old in [each for each in logger.filters if isinstance(each, _Seldom)]:
+        logger.removeFilter(old)
+    logger.addFilter(_Seldom())
+    return server
+
+
+class _BoundedRequests(H11Protocol):
+    """A connection that is closed where a request does not arrive in time, sooner where others wait for its place."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch_arrival()
+        if len(self.connections) > MOST_CONNECTIONS:
+            others = [each for each in self.connections if isinstance(each, _BoundedRequests) and each is not self]
+            deadlines = {each: each._deadline.when() for each in others if each._deadline is not None}
+            min(deadlines, key=deadlines.__getitem__, default=self).transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_arrival()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def _watch_arrival(self) -> None:
+        """Begin the time of a request that is not here yet, or end that of one that is."""
+        is_here = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+        if is_here or self.transport.get_protocol() is not self:  # the latter is a WebSocket now
+            self._stop_watching()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _stop_watching(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None
+
+
+class _Seldom(logging.Filter):
+    """Lets each kind of warning through once a minute, with the number of those that were left out; errors all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: dict[str, tuple[float, int]] = {}  # when, and how many were left out since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.WARNING:
+            return True
+        kind, now = str(record.msg)[:100], time.monotonic()
+        shown_at, left_out = self._shown.get(kind, (-SECONDS_BETWEEN_WARNINGS, 0))
+        if now - shown_at < SECONDS_BETWEEN_WARNINGS:
+            self._shown[kind] = shown_at, left_out + 1
+            return False
+        if len(self._shown) > _MOST_KINDS:
+            self._shown.clear()
+        self._shown[kind] = now, 0
+        more = f" ({left_out:,} more since the last line like this)" if left_out else ""
+        record.msg, record.args = printable(record.getMessage()[:300]) + more, ()
+        return True
 
 
 def _bound(family: int, kind: int, protocol: int, address: tuple) -> socket.socket:

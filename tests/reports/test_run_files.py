@@ -133,6 +133,23 @@ def test_what_is_damaged_is_a_typed_error_and_odd_values_are_none_or_text_that_j
     assert values == {"when": "1979-05-27", "gamma": "inf", "env": {"name": "maze", "size": "nan"}}
 
 
+def test_long_texts_are_cut_where_they_are_read_and_differ_as_they_did(tmp_path: Path) -> None:
+    path, long = write_run(tmp_path, "run", [record_at(1)]), "x" * 100_000
+    texts = []
+    for end in ("a", "b"):
+        (path / "config.toml").write_text(f"[env]\nname = 'maze'\nmap = '{long}{end}'\n'{long}' = 1\n")
+        texts.append(json.dumps(RunFiles(path).config().values))
+    assert texts[0] != texts[1]
+    assert max(map(len, texts)) < 3_000
+    changed = {f"{long}{number}": [[0] * 10_000, long] for number in range(3)} | {str(n): [0, 1] for n in range(1_000)}
+    lineage = {"parent_checkpoint": f"{long}/checkpoints/step_1", "parent_step": 10**100, "changed": changed}
+    (path / "lineage.json").write_text(json.dumps(lineage))
+    read = RunFiles(path).lineage()
+    assert read is not None
+    assert (len(read.parent_run), read.parent_step) == (255, None)
+    assert (len(read.changed), len(repr(read)) < 20_000) == (200, True)
+
+
 def test_folders_without_a_run_are_not_listed_and_worlds_in_files_are_called_by_them(tmp_path: Path) -> None:
     for nothing in ("no-such-run", "nul\0byte", "x" * 5000):
         with pytest.raises(RunError, match="there is no run at"):

@@ -1,10 +1,12 @@
 """What the page is told of runs, even of those written to break it, and who may ask it for what."""
 
+import contextlib
 import http.client
 import json
+import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -14,13 +16,27 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from scramjet.web import serving
 from scramjet.web.runs.curves import RunCurves
 from scramjet.web.runs.details import run_details
 from scramjet.web.runs.facts import glance_at_config, read_spark
 from scramjet.web.runs.index import RunIndex
+from scramjet.web.security import Access
 from tests.helpers.command_calls import refusal
 from tests.helpers.pages import PageServer, contrast, make_run, make_running, record
 from tests.helpers.written_runs import append_records, record_at, write_run
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What the server says on the terminal, errors of its own among it. Its logger passes nothing on."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(handler)
+    yield lines
+    logger.removeHandler(handler)
 
 
 def test_wrong_numbers_in_a_record_end_no_look_at_the_folder(tmp_path: Path) -> None:
@@ -66,13 +82,13 @@ def test_a_config_of_brackets_ends_no_look_at_the_folder(tmp_path: Path) -> None
 
 
 def test_a_message_of_brackets_closes_its_socket_and_is_no_error_of_the_server(
-    page_server: PageServer, caplog: pytest.LogCaptureFixture
+    page_server: PageServer, said: list[str]
 ) -> None:
     with connect(f"ws://{page_server.address}/api/live", open_timeout=60) as socket:
         socket.send("[" * 60_000)
         with pytest.raises(ConnectionClosed):
             [socket.recv(30) for _ in range(1000)]
-    assert [each for each in caplog.records if each.exc_info] == []
+    assert said == []
 
 
 def test_a_run_is_listed_since_it_came_and_seeds_and_tags_are_one_group(tmp_path: Path) -> None:
@@ -211,6 +227,72 @@ def status_line(server: PageServer, head: str) -> int:
     with socket.create_connection((host, int(port)), 60) as connection:
         connection.sendall(head.encode("latin-1"))
         return int(connection.recv(64).split()[1])
+
+
+NOT_ITS_NAME = (
+    "evil.com@127.0.0.1", "127.0.0.1@evil.com", "localhost:80@evil", "user:pw@localhost", "127.0.0.1:80:80",
+    "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:8\u0660", "localhost.", ".localhost", "127.0.0.1.",
+    "127.1", "2130706433", "0x7f.0.0.1", "0.0.0.0", "::1", "[::1", "::1]", "[::1]x", "[::1].evil.com", "[::1%25lo]",
+    "[::ffff:127.0.0.1]", "[]", "127.0.0.1/", "127.0.0.1#", "127.0.0.1?", "127.0.0.1\\@evil.com", "127.0.0.1 evil.com",
+    "127.0.0.1,evil.com", "localhost\n", "localhost\x00", "l\u00f6calhost", "\u24db\u24de\u24d2alhost", "x" * 300, "",
+)  # fmt: skip
+
+
+def test_a_name_in_host_is_one_form_or_refused() -> None:
+    near, everywhere = Access(), Access(host="0.0.0.0")
+    for host in NOT_ITS_NAME:
+        assert not near.is_own_name(host), host
+    for host in ("localhost", "LocalHost:1", "127.0.0.1:65535", "[::1]", "[::1]:8000"):
+        assert near.is_own_name(host), host
+        assert everywhere.is_own_name(host), host
+    for host in ("192.168.0.7:8000", "[fe80::1]:80", "0.0.0.0"):
+        assert everywhere.is_own_name(host), host
+    for host in ("1.2.3", "[1.2.3.4.5]", "evil.com", "1.2.3.4@evil.com", "[fe80::1%25eth0]", "[::1]evil"):
+        assert not everywhere.is_own_name(host), host
+    assert Access(host="fe80::1%eth0").is_own_name("[fe80::1]:80")
+
+
+def test_requests_that_are_none_are_refused_with_one_line_on_the_terminal(
+    page_server: PageServer, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = f"Host: {page_server.address}\r\n"
+    for head in (
+        f"GET / HTTP/1.1\r\n{host}{host}\r\n",
+        f"GET / HTTP/1.1\r\n{host}Host: evil.com\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET /\r\n\r\n",
+        "\x00\x1b[2J\r\n\r\n",
+        f"GET / HTTP/1.1\r\n{host}X: {'a' * 40_000}",
+        f"GET /{'a' * 40_000}",
+        f"GET / HTTP/1.1\r\n{'X: a' * 9_000}",
+        f"POST /api/runs HTTP/1.1\r\n{host}Content-Length: {'9' * 5_000}\r\n\r\n",
+    ):
+        assert status_line(page_server, head) == 400, head[:60]
+    assert status_line(page_server, f"GET /api/runs HTTP/1.1\r\n{host}\r\n") == 200
+    assert said == ["Invalid HTTP request received."]
+    monkeypatch.setattr(serving, "SECONDS_BETWEEN_WARNINGS", 0.0)
+    status_line(page_server, "x\r\n\r\n")
+    assert said[1:] == ["Invalid HTTP request received. (8 more since the last line like this)"]
+
+
+def test_requests_that_do_not_arrive_hold_no_connection_for_long(
+    serve_page: Callable[..., PageServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(serving, "REQUEST_SECONDS", 1.0)
+    server = serve_page()
+    host, _, port = server.address.partition(":")
+    slow = [socket.create_connection((host, int(port)), 60) for _ in range(40)]
+    for part in (b"GET / HTTP/1.1\r\n", b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"):
+        for each in slow[-6:]:
+            with contextlib.suppress(OSError):
+                each.sendall(part)
+        assert ask(server, "/api/runs")[0] == 200, "slow ones keep others out"
+    for each in slow:
+        with contextlib.suppress(OSError):
+            while each.recv(4096):  # ends when the server closes it
+                pass
+        each.close()
 
 
 def test_a_websocket_opens_for_the_page_alone(serve_page: Callable[..., PageServer]) -> None:

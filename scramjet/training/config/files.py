@@ -28,6 +28,7 @@ from scramjet.training.config.presets import named_preset, preset_path, refuse_p
 from scramjet.training.config.reading import MAX_TOML_BYTES, read_file
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
+from scramjet.training.config.toml_text import check_bounds
 from scramjet.training.curiosity.config import CuriosityName, with_curiosity
 from scramjet.training.worlds.trust import NOBODY, Caller, approve_players, check_name
 from scramjet.training.worlds.world_files import (
@@ -247,6 +248,12 @@ def to_toml(config: RunConfig, run: Path | None = None) -> str:
             f"the config with its env parameters has {len(text):,} characters, and a run keeps at most "
             f"{MAX_TOML_BYTES:,}; give the env large data by way of a file"
         )
+    try:
+        check_bounds(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"the config with its env parameters: {error}; give the env large data by way of a file"
+        ) from error
     return text
 
 
