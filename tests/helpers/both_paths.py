@@ -343,7 +343,7 @@ def _is_meant(name: str, settings: Mapping[str, Any]) -> bool:
     """Whether a setting does something: settings of other algorithms, memories and curiosities are refused."""
     table = name.partition(".")[0]
     if table in ("spo", "alphazero"):
-        return settings.get("algorithm", "ppo") == table
+        return bool(settings.get("algorithm", "ppo") == table)
     if name == "bonus.features":
         return settings.get("curiosity") in ("rnd", "icm", "noveld")
     if name == "bonus.elliptical_features":
@@ -366,7 +366,7 @@ def cases(draw: Any, names: tuple[str, ...], device: str = "cpu") -> Case:
     others = sorted(values.keys() - set(OPENING))
     for name in [*opening, *draw(st.lists(st.sampled_from(others), max_size=12, unique=True))]:
         tried = replace(case, settings={**case.settings, name: draw(st.sampled_from(values[name]))})
-        case = tried if fits(tried) else case
+        case = tried if _is_meant(name, tried.settings) and fits(tried) else case
     return replace(
         case,
         network=draw(st.sampled_from([*["default"] * 6, *NETWORKS])),
