@@ -7,6 +7,7 @@ parameters a library might take for a path, a module or a program.
 from __future__ import annotations
 
 import ast
+import dis
 import hashlib
 import importlib
 import os
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from scramjet.adapters.gymnasium.registered_envs import REGISTERED_BY
@@ -188,6 +190,39 @@ def sources_of(path: Path) -> dict[str, bytes] | None:
         waiting += imported
         seen.update(imported)
     return found | {os.path.relpath(source, path.parent): b"" for source in waiting}
+
+
+def needed_for(source: bytes, name: str) -> bytes:
+    """The statements at the top of a file that a function or class there needs, without comments: those that define
+    what it names, and what these name. The whole file where it does not define the name, or cannot be compiled."""
+    try:
+        statements = ast.parse(source).body
+        codes = [compile(ast.Module([each], []), "", "exec") for each in statements]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    defined = [_names_in(code, ("STORE_NAME",)) for code in codes]
+    needed, waiting = set[int](), {name}
+    while waiting:
+        wanted = waiting.pop()
+        for i in range(len(statements)):
+            if i not in needed and wanted in defined[i] and not _is_guard(statements[i]):
+                needed.add(i)
+                waiting |= _names_in(codes[i], ("LOAD_NAME", "LOAD_GLOBAL"), is_deep=True)
+    return "\n".join(ast.unparse(statements[i]) for i in sorted(needed)).encode() or source
+
+
+def _names_in(code: CodeType, operations: tuple[str, ...], *, is_deep: bool = False) -> set[str]:
+    """The names that these operations of some code are about; `is_deep`: of functions and classes in it too."""
+    names = {each.argval for each in dis.get_instructions(code) if each.opname in operations}
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)] if is_deep else []
+    return names.union(*(_names_in(part, operations, is_deep=True) for part in inner))
+
+
+def _is_guard(statement: ast.stmt) -> bool:
+    """Whether it is `if __name__ == "__main__":`, which is for the script alone."""
+    return isinstance(statement, ast.If) and "__name__" in {
+        getattr(part, "id", "") for part in ast.walk(statement.test)
+    }
 
 
 def source_fingerprint(path: Path) -> str | None:

@@ -18,6 +18,7 @@ from scramjet.arena.players import Temperature, load_player, network_player
 from scramjet.arena.results import GameResults, Score
 from scramjet.engine.layout import num_players
 from scramjet.envs.api import Env
+from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.players.player import Player
 from scramjet.runtime.checkpoints import Checkpoint
@@ -112,6 +113,7 @@ def play_match(
     moves at temperature 0 and draw them as in training at 1; after `temperature_cutoff` moves of a game
     `temperature_final` holds. The other arguments are those of `scramjet.evaluate`.
     """
+    stop_if_being_read()
     chosen = None if env_parameters is None else coerce("env_parameters", env_parameters, dict[str, Any])
     match = prepare_match(
         run,

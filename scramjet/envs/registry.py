@@ -180,12 +180,19 @@ class ImportedScriptTrains(BaseException):
 
 
 _BEING_READ: list[Path] = []
+_SCRIPTS: set[str] = set()
+"""Full paths of files that were read up to where they train."""
 
 
 def stop_if_being_read() -> None:
-    """Called where training begins: a file that is only read for what it defines must not train."""
+    """Called where training or play begins: a file that is only read for what it defines must do neither."""
     if _BEING_READ:
         raise ImportedScriptTrains
+
+
+def trains_when_run(path: str) -> bool:
+    """Whether a file, given by its full path, was read up to where it trains or plays, and no further."""
+    return path in _SCRIPTS
 
 
 def import_file(path: Path) -> ModuleType:
@@ -204,10 +211,11 @@ def import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     open_folder(full_path)
     _BEING_READ.append(full_path)
+    _SCRIPTS.discard(str(full_path))
     try:
         spec.loader.exec_module(module)
     except ImportedScriptTrains:
-        pass
+        _SCRIPTS.add(str(full_path))
     except WorldError:
         raise
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from torch import nn
 
 from scramjet.adapters.world_code import code_of
 from scramjet.engine.privileged import shown_space
+from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
@@ -125,6 +126,7 @@ def evaluate(
     "alphazero:64" or "spo:16x4". `trust` lets a checkpoint of somebody else name a world in a
     file or module, which runs it.
     """
+    stop_if_being_read()
     episodes, seed = checked_episodes(episodes, seed)
     chosen = None if env_parameters is None else coerce("env_parameters", env_parameters, dict[str, Any])
     policy, config, checkpoint = load_trained(

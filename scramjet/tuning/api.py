@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.runtime.runs import check_run_name
@@ -54,6 +55,7 @@ def tune(
     of somebody else name a world in a file or module, which runs it. `ray` is the address of a Ray cluster whose Ray
     Tune runs the trials, or `local`.
     """
+    stop_if_being_read()
     mode = coerce("display", display, DisplayMode)
     of_study = {name: settings.pop(name) for name in _STUDY_FIELDS if name in settings}
     if resume is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
+from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.outputs import output_file
@@ -77,6 +78,7 @@ def record_video(
     each stays at its end until all have ended. `fps` is how many steps are shown a second, by default what suits the
     world. The rest is as for `evaluate`, whose first episodes with the same seed these are.
     """
+    stop_if_being_read()
     video, fps = Path(coerce("out", out, Path)), coerce("fps", fps, float | None)
     episodes, seed = checked_cells(episodes, seed)
     check_video(video, fps)

@@ -18,9 +18,10 @@ from typing import Any
 from scramjet.adapters.factories import is_given, must_be_given
 from scramjet.adapters.gymnasium.files import spelled
 from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign
-from scramjet.adapters.world_code import file_in, hash_of_sources, sources_of
+from scramjet.adapters.world_code import file_in, hash_of_sources, needed_for, sources_of
 from scramjet.engine.worlds.rules import rules_fingerprint
 from scramjet.envs.api import Env
+from scramjet.envs.registry import trains_when_run
 from scramjet.runtime.files import portable_path
 from scramjet.runtime.source_copies import (
     MAX_BYTES,
@@ -228,16 +229,25 @@ def world_fingerprint(world: Env | ForeignWorld) -> str:
     parts = file_in(world.name)
     if parts is None:
         return world.fingerprint()
-    # A function that was given from Python may be in a script that changes from run to run.
-    sources = None if is_given(world.name) else sources_of(Path(os.path.realpath(parts.path)))
-    others = list((sources or {}).items())
-    unnamed = {"": others[0][1], **dict(others[1:])} if others else {}
-    return world.fingerprint(f"{hash_of_sources(unnamed)}{parts.suffix}")
+    (_, main), *others = (sources_of(Path(os.path.realpath(parts.path))) or {"": b""}).items()
+    # Of a script only what makes the env counts: its settings of training may change from run to run.
+    sources = {"": needed_for(main, parts.suffix.removeprefix(":")), **dict(others)}
+    return world.fingerprint(f"{hash_of_sources(sources)}{parts.suffix}")
 
 
 def has_rules(world: Env | ForeignWorld, recorded: str) -> bool:
-    """Whether a world's rules are those `recorded` in a checkpoint; old checkpoints hash functions by their path."""
-    return recorded == world_fingerprint(world) or (isinstance(world, ForeignWorld) and recorded == world.fingerprint())
+    """Whether a world's rules are those `recorded` in a checkpoint; old ones are compared as they were recorded."""
+    return recorded == world_fingerprint(world) or recorded in _former_fingerprints(world)
+
+
+def _former_fingerprints(world: Env | ForeignWorld) -> list[str]:
+    """The hashes that checkpoints of old have of a function in a file: by its path, the whole file, or none of it."""
+    parts = file_in(world.name) if isinstance(world, ForeignWorld) else None
+    if not isinstance(world, ForeignWorld) or parts is None:
+        return []
+    sources = list((sources_of(Path(os.path.realpath(parts.path))) or {}).items())
+    whole = {"": sources[0][1], **dict(sources[1:])} if sources else {}
+    return [world.fingerprint(), *(world.fingerprint(f"{hash_of_sources(each)}{parts.suffix}") for each in (whole, {}))]
 
 
 def note_on_world(name: str, world: Env | ForeignWorld, recorded: str | None) -> str:
@@ -248,7 +258,20 @@ def note_on_world(name: str, world: Env | ForeignWorld, recorded: str | None) ->
     if copy_note := note_on_copy(name, world, recorded):
         return copy_note
     is_same = recorded is None or has_rules(world, recorded)
-    return "" if is_same else "the world's rules have changed since the checkpoint"
+    changed = "" if is_same else "the world's rules have changed since the checkpoint"
+    return "; ".join(note for note in (changed, note_on_script(name)) if note)
+
+
+def note_on_script(name: str) -> str:
+    """One line if the file of a world is a script without a guard, which was run up to where it trains; else empty."""
+    parts = file_in(name)
+    if parts is None or not trains_when_run(os.path.realpath(parts.path)):
+        return ""
+    what = parts.suffix.removeprefix(":") or "its world"
+    return (
+        f"{_near(parts.path)} was run up to where it trains, to find {what}: put what is for the script alone under "
+        f'`if __name__ == "__main__":`'
+    )
 
 
 def note_on_copy(name: str, world: Env | ForeignWorld, recorded: str | None) -> str:

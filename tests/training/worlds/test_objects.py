@@ -174,3 +174,57 @@ def test_a_name_registered_again_means_the_new_world_and_a_file_may_be_registere
     for target, message in ((tmp_path / "no.py", "there is no file"), (CartPoleEnv, "a Gymnasium env needs no name")):
         with pytest.raises(WorldError, match=message):
             scramjet.register("another", target)
+
+
+SCRIPT = """
+import gymnasium
+import scramjet
+{extra}
+LIMIT = {limit}
+
+def limit():
+    return LIMIT
+
+def make_env():
+    result = gymnasium.make("CartPole-v1", max_episode_steps=limit())
+    return result
+
+result = scramjet.train(
+    scramjet.RunConfig(**{tiny}), env=make_env, display="quiet", total_timesteps={total}, run_name="it"
+)
+"""
+
+
+def test_only_what_makes_the_env_decides_whether_the_rules_of_a_script_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    tiny = {"num_envs": 2, "num_steps": 16, "num_workers": 0}
+    text = SCRIPT.format(extra="", limit=9, total=32, tiny=tiny)
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), vars(main_of(monkeypatch, script)))
+    monkeypatch.setattr("scramjet.adapters.factories._FACTORIES", {})  # as in another process
+    changed = "rules have changed"
+    for edited, is_other in (
+        (text, False),
+        (SCRIPT.format(extra="import json\nresult = 3", limit=9, total=9999, tiny=tiny), False),
+        (SCRIPT.format(extra="", limit=8, total=32, tiny=tiny), True),
+    ):
+        script.write_text(edited)
+        assert cli.run(["eval", "runs/it", "--episodes", "1"]) == 0
+        said = capsys.readouterr().err
+        assert (changed in said) == is_other, edited
+        assert "script.py was run up to where it trains, to find make_env" in said
+    script.write_text(text.replace("result = scramjet.train(", 'if __name__ == "__main__":\n    scramjet.train('))
+    assert cli.run(["eval", "runs/it", "--episodes", "1"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def main_of(monkeypatch: pytest.MonkeyPatch, script: Path) -> ModuleType:
+    """The `__main__` of a script that is run."""
+    module = ModuleType("__main__")
+    module.__file__ = str(script)
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    return module
