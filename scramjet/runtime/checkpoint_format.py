@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from scramjet.errors import CheckpointError
 from scramjet.runtime.files import read_regular, why_unreadable
-from scramjet.runtime.signatures import is_own, sign
+from scramjet.runtime.signatures import sign
 from scramjet.runtime.strict_json import parse_json
+from scramjet.runtime.trust import signed
 from scramjet.version import __version__
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def load_folder(path: Path) -> Checkpoint:
         metadata=record["metadata"],
         is_best=record["is_best"],
         digest=record["sha256"],
-        is_own=is_own(record["sha256"], record["signature"]),
+        is_own=signed(record["sha256"], record["signature"]) is not None,
         state_digest=_digest(record["files"]),
     )
 

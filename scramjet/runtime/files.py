@@ -81,6 +81,13 @@ def read_regular(path: Path, limit: int, *, follow_links: bool = False) -> bytes
     return data
 
 
+def emptied(path: Path) -> int:
+    """Open a plain file to write it anew, and return its descriptor; nothing is cut off before it was looked at."""
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
+    os.ftruncate(descriptor, 0)
+    return descriptor
+
+
 def require_size(size: int, limit: int) -> None:
     """Raise an OSError for a file that is larger than any of ours."""
     if size > limit:

@@ -23,7 +23,7 @@ def sign(text: str) -> str | None:
     return None if key is None else _signature(key, text)
 
 
-def is_own(text: str, signature: object) -> bool:
+def is_signed(text: str, signature: object) -> bool:
     """Whether the user has signed this text."""
     key = _key()
     if key is None or not isinstance(signature, str):

@@ -21,6 +21,7 @@ from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, with_symmetries
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.runtime.trust import said
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_evaluator, make_policy, policy_for
 from scramjet.training.config.changes import changes
@@ -192,7 +193,7 @@ def load_trained(
     network, trust = coerce("network", network, nn.Module | None), coerce("trust", trust, bool)
     checkpoint = find_checkpoint(coerce("path", path, Path), coerce("runs_dir", runs_dir, Path))
     world = None if env is None else world_of(env)
-    caller = Caller(trust, None if world is None else world.name, keeps_parameters=True)
+    caller = Caller(said(trust), None if world is None else world.name, keeps_parameters=True, only_plays=True)
     config = checkpoint_config(checkpoint, caller)
     chosen = {} if world is None or world.parameters is None else dict(world.parameters)
     if choose_parameters is not None:

@@ -16,6 +16,8 @@ from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run, find_run
+from scramjet.runtime.trust import digest_of, handed_over
+from scramjet.settings import coerce
 from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
@@ -33,7 +35,7 @@ from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import NOBODY, Caller, approve_players
+from scramjet.training.worlds.trust import NOBODY, Caller
 
 
 def resume_run(
@@ -63,7 +65,9 @@ def resume_run(
         with failing_together(ranks):
             session = build_session(found.config, found.run, network, ranks=ranks)
             unless_resumed.callback(session.close)
-        is_own = shared(ranks, lambda: caller.trust or _has_own_records(found.checkpoint, session), _flag, bool)
+        is_own = shared(
+            ranks, lambda: caller.approval is not None or _has_own_records(found.checkpoint, session), _flag, bool
+        )
         with failing_together(ranks):
             _go_back_to(session, found, network, is_own=is_own)
             if ranks.is_first:
@@ -103,17 +107,18 @@ class _Found:
 
     def to_bytes(self) -> bytes:
         """What other ranks need to know of it."""
-        facts = {"config": config_files.to_dict(self.config), "name": self.run.name, "damaged": self.damaged}
+        config = json.dumps(config_files.to_dict(self.config)).encode()
+        facts = {"approved": digest_of(config), "name": self.run.name, "damaged": self.damaged}
         checkpoint = b"" if self.checkpoint is None else checkpoint_to_bytes(self.checkpoint)
-        return packed({"facts": json.dumps(facts).encode(), "checkpoint": checkpoint})
+        return packed({"facts": json.dumps(facts).encode(), "config": config, "checkpoint": checkpoint})
 
     @classmethod
     def from_bytes(cls, data: bytes, caller: Caller, ranks: Ranks) -> _Found:
         """What rank 0 told, on another rank, where a private folder stands in for the run's."""
         parts = unpacked(data)
         facts = json.loads(parts["facts"])
-        trusted = replace(caller, trust=True)  # rank 0 has asked the user
-        config = config_files.apply(RunConfig(), facts["config"], f"run '{facts['name']}'", trusted)
+        rank_0 = replace(caller, approval=handed_over(parts["config"], facts["approved"]))
+        config = config_files.apply(RunConfig(), json.loads(parts["config"]), f"run '{facts['name']}'", rank_0)
         checkpoint = checkpoint_from_bytes(parts["checkpoint"]) if parts["checkpoint"] else None
         return cls(PrivateRun(), config, for_ranks(config, ranks), checkpoint, facts["damaged"])
 
@@ -121,7 +126,6 @@ class _Found:
 def _find(run: Run, changed: Mapping[str, Any], caller: Caller, ranks: Ranks) -> _Found:
     """The config and the newest whole checkpoint of a run; raises where it cannot go on."""
     frozen = config_files.load_frozen(run.config_path, caller)
-    approve_players(frozen.self_play.opponents, str(run.config_path), trust=caller.trust)
     _check_processes(run, frozen.num_processes, ranks.size)
     config = _config_to_resume(run, frozen, changed)
     require_installed(config.track)
@@ -243,6 +247,8 @@ def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
     env = checkpoint.metadata["config"].get("env")  # compared as text: the world may not exist any more
     named = checkpoint.metadata["config"].get("log_info", [])  # belongs to the world, so the settings are without it
     log_info = tuple(named) if isinstance(named, list) else named
+    if players := checkpoint.metadata["config"].get("self_play", {}).get("opponents"):  # those not to be run too
+        trained_with["self_play"]["opponents"] = coerce("self_play.opponents", players, tuple[str, ...])
     found = changes({**trained_with, "env": env, "log_info": log_info}, config_files.to_dict(config))
     for key, (before, now) in found.items():
         is_from_before = key in ("device", "env_device") and before == "auto"  # there was no choice then

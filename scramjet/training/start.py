@@ -18,6 +18,7 @@ from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
+from scramjet.runtime.trust import said
 from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.settings import coerce
@@ -47,7 +48,7 @@ from scramjet.training.session import Session, build_session
 from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.threads import limit_threads
 from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import Caller, approve_players, remember_players
+from scramjet.training.worlds.trust import Caller, remember_players
 from scramjet.training.worlds.user_worlds import name_of, world_of
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def begin(request: StartRequest) -> Session:
         run = str(request.resume)
         settings = {key: value for key, value in request.settings.items() if key != "num_processes"}  # looked at later
         refuse_when_resumed(settings, run)
-        caller = Caller(request.trust, name, keeps_parameters=True)
+        caller = Caller(said(request.trust), name, keeps_parameters=True)
         changed = {key: request.settings[key] for key in SERVICES if request.settings.get(key) is not None}
         changed["time_limit"] = request.time_limit
         if request.total_timesteps is not None:
@@ -168,9 +169,7 @@ def _chosen_config(
         return config_files.starting_config(name_of(str(config)), algorithm=algorithm)
     if parent is None:
         return config_files.starting_config(RunConfig.env if env is None else env, algorithm=algorithm)
-    forked = with_open_choices(checkpoint_config(parent, Caller(trust, env, keeps_parameters=True)))
-    approve_players(forked.self_play.opponents, f"checkpoint {parent.path}", trust=trust)
-    return forked
+    return with_open_choices(checkpoint_config(parent, Caller(said(trust), env, keeps_parameters=True)))
 
 
 def new_run(

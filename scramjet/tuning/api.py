@@ -13,6 +13,7 @@ from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.runtime.runs import check_run_name
+from scramjet.runtime.trust import said
 from scramjet.settings import coerce
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import with_keywords
@@ -66,7 +67,7 @@ def tune(
         base = with_keywords(_base(config, trust=trust), settings)
         study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)
     with study, contextlib.closing(TrialServer()) as server:
-        return go_on(study, make_display(mode), server, trust=trust, ray=ray)
+        return go_on(study, make_display(mode), server, ray=ray)
 
 
 def _base(config: RunConfig | str | Path | None, *, trust: bool) -> RunConfig:
@@ -104,14 +105,12 @@ def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> S
             raise ConfigError(
                 f"{name} cannot change when a study is resumed: only {', '.join(BUDGET)} may; begin a new study"
             )
-    study = Study.open(folder, trust=trust)
+    study = Study.open(folder, said(trust))
     study.change_budget(changes)
     return study
 
 
-def go_on(
-    study: Study, display: StudyDisplay, server: TrialServer, *, trust: bool = False, ray: str | None = None
-) -> TuneResult:
+def go_on(study: Study, display: StudyDisplay, server: TrialServer, *, ray: str | None = None) -> TuneResult:
     """Run a study to the end of its budget, or until it is stopped, and make its report; returns what it has found.
 
     After the search the best settings are trained again with fresh seeds, where the method allows it. `server` starts
@@ -125,8 +124,8 @@ def go_on(
             server = stack.enter_context(contextlib.closing(RayServer(study, ray)))
         stack.enter_context(contextlib.closing(display))
         display.begin(study)
-        exit_code = run_study(study, method, display, server, trust=trust)
-    winner = write_report(study.path, trust=trust).results.winner()
+        exit_code = run_study(study, method, display, server)
+    winner = write_report(study.path, study.approval).results.winner()
     return result_of(study, exit_code, None if winner is None else winner.number)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from scramjet.errors import RunError, shortened
 from scramjet.tuning.space import Value
 
 Ending = Literal["finished", "paused", "failed", "stopped"]
@@ -28,24 +27,14 @@ class Assignment:
     """The run pauses with a checkpoint at the first update that reaches this step; None: it trains to its end."""
     fork: str | None = None
     """A new run begins from this checkpoint, a path as seen from the study's folder; None: from new weights."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that differ from the study's base for this run alone, such as a seed."""
+    seed: int | None = None
+    """The run's seed, where it is not that of the study's base."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The assignment as JSON, for study.db."""
-        return {**asdict(self), "parameters": dict(self.parameters), "changes": dict(self.changes)}
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Assignment:
-        """The assignment that study.db holds; a RunError where that is none."""
-        kinds: dict[str, Any] = {"trial": int, "run_name": str, "parameters": dict, "stop_step": int | None}
-        kinds |= {"fork": str | None, "changes": dict}
-        if not isinstance(data, dict) or set(data) != set(kinds):
-            raise RunError(f"study.db holds no assignment in {shortened(data)}; put back a copy of it")
-        for name, kind in kinds.items():
-            if not isinstance(data[name], kind):
-                raise RunError(f"study.db has {name}={shortened(data[name])} in an assignment; put back a copy of it")
-        return cls(**data)
+        """The assignment as JSON, for study.db; `StoredStudy.assignment` reads it back."""
+        data = asdict(self)
+        seed = data.pop("seed")
+        return {**data, "parameters": dict(self.parameters), "changes": {} if seed is None else {"seed": seed}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +49,8 @@ class Outcome:
     """Seconds of training of the run so far."""
     reason: str = ""
     """Why it failed."""
+
+
+def run_name(trial: int) -> str:
+    """The name of a trial's run."""
+    return f"trial-{trial:04}"

@@ -18,9 +18,10 @@ from scramjet.runtime.terminal import is_screen
 from scramjet.training.display.text import human_count, human_duration, human_number, short_path
 from scramjet.tuning.assignments import Outcome
 from scramjet.tuning.budget import seconds_left
-from scramjet.tuning.methods.repeats import SCORE, SEED, repeats, result_of_repeat
+from scramjet.tuning.methods.repeats import repeats, result_of_repeat
 from scramjet.tuning.results import TrialResult, ranked, trial_results
-from scramjet.tuning.study import REASON, Study
+from scramjet.tuning.stored import REASON, SCORE, SEED
+from scramjet.tuning.study import Study
 from scramjet.tuning.trials import TrialRun
 
 DisplayMode = Literal["auto", "live", "plain", "quiet"]
@@ -183,7 +184,7 @@ def running_table(study: Study, runs: list[TrialRun], seconds: float) -> Group:
         settings = settings_text(study.space.settings(assignment.parameters))
         stop = assignment.stop_step or progress.total_steps
         numbers = human_count(progress.step), human_count(stop), human_number(progress.mean_return)
-        seed = f" seed {assignment.changes['seed']}" if "seed" in assignment.changes else ""
+        seed = "" if assignment.seed is None else f" seed {assignment.seed}"
         table.add_row(f"{assignment.trial}{seed}", *numbers, Text(printable(settings)))
     return Group(table, Text(standing(study, seconds), style="dim"))
 

@@ -17,7 +17,8 @@ from scramjet.tuning.budget import seconds_left
 from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.methods.interface import Method
 from scramjet.tuning.processes.client import TrialServer
-from scramjet.tuning.study import REASON, Study
+from scramjet.tuning.stored import REASON
+from scramjet.tuning.study import Study
 from scramjet.tuning.trials import TrialRun
 
 POLL_SECONDS = 0.05
@@ -25,13 +26,13 @@ HOPELESS_TRIALS = 3
 """If so many trials have failed and none has not, the study ends: the next would fail too."""
 
 
-def run_study(study: Study, method: Method, display: StudyDisplay, server: TrialServer, *, trust: bool = False) -> int:
+def run_study(study: Study, method: Method, display: StudyDisplay, server: TrialServer) -> int:
     """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time.
 
     `server` starts the trials. Returns the exit code: 0, or 128 and the number of the signal.
     """
     clock, slots = StudyClock(study), server.slots(study)
-    crew = Crew(study, server, trust=trust)
+    crew = Crew(study, server)
     with StopSignal(notify=display.event) as stop, crew:
         waiting, has_news = _left_over(study, method), True
         while True:
@@ -74,9 +75,9 @@ def _left_over(study: Study, method: Method) -> list[Assignment]:
 class Crew:
     """The runs that are under way; when left, their processes are ended."""
 
-    def __init__(self, study: Study, server: TrialServer, *, trust: bool) -> None:
+    def __init__(self, study: Study, server: TrialServer) -> None:
         self.runs: list[TrialRun] = []
-        self._study, self._server, self._trust = study, server, trust
+        self._study, self._server = study, server
         self._failed: list[Outcome] = []
 
     def __len__(self) -> int:
@@ -85,7 +86,7 @@ class Crew:
     def start(self, assignment: Assignment) -> None:
         """Start a stretch; one whose settings do not fit each other has failed, and `ended` tells."""
         try:
-            run = TrialRun(self._study, assignment, self._server, trust=self._trust)
+            run = TrialRun(self._study, assignment, self._server)
         except ConfigError as error:
             self._failed.append(Outcome(assignment, "failed", reason=str(error)))
             return

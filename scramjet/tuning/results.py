@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from scramjet.tuning.study import ASSIGNMENT, REASON, RUN, SECONDS, Study
+from scramjet.tuning.stored import ASSIGNMENT, REASON, RUN, SECONDS
+from scramjet.tuning.study import Study
 
 TrialState = Literal["complete", "running", "paused", "pruned", "failed"]
 _STATES: dict[str, TrialState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}

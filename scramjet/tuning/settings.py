@@ -12,7 +12,9 @@ from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.config.values import Count
 
 MethodName = Literal["random", "tpe", "pareto", "halving", "pbt"]
-MAX_PARALLEL = 1024
+MAX_PARALLEL, MAX_TRIALS = 1024, 100_000
+MAX_BEST, MAX_SEEDS = 1000, 1000
+"""Trials that are trained again, and fresh seeds of each, at most."""
 TRIALS_ON_ONE_GPU = 4
 """Trials at once by default where they share a GPU."""
 
@@ -58,8 +60,10 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         settle(self)
-        require_counts(self, ("trials", "steps", "first_rung", "interval", "best"))
-        require_counts(self, ("seeds",), least=0)
+        require_counts(self, ("steps", "first_rung", "interval"))
+        require_counts(self, ("trials",), most=MAX_TRIALS)
+        require_counts(self, ("best",), most=MAX_BEST)
+        require_counts(self, ("seeds",), least=0, most=MAX_SEEDS)
         require_counts(self, ("factor",), least=2)
         require_counts(self, ("population",), least=2, most=MAX_PARALLEL)
         require_counts(self, ("parallel",), most=MAX_PARALLEL)

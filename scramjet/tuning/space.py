@@ -19,6 +19,7 @@ from scramjet.training.config.files import field_docs
 from scramjet.training.config.keywords import SOURCE, with_keywords
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.worlds.trust import Caller, remember
 from scramjet.tuning.packages import optuna_module
 
 Value = bool | int | float | str | None
@@ -35,6 +36,8 @@ KINDS = ("log", "int", "logint", "choice")
 _FORMS = "log:1e-4..1e-2, 0.9..0.999, int:1..8, logint:64..4096 or choice:64,256"
 _RANGE = re.compile(r"(?:[A-Za-z]+:)?[^/\\:]*[^/\\:.]\.\.+[^/\\:.][^/\\:]*")
 _LONGEST = 10_000
+MAX_VALUES = 1000
+"""Values that all dimensions of a space name together: each of them is tried out when a study begins."""
 _LIST = re.compile(r"[0-9]+(?:x[0-9]+)*")
 
 
@@ -126,6 +129,8 @@ def _range(name: str, kind: str, rest: str, written: str) -> Dimension:
 
 
 def _choice(name: str, values: list[Value], written: str) -> Dimension:
+    if len(values) > MAX_VALUES:
+        raise ConfigError(f"the space of {name} offers {len(values):,} values, and {MAX_VALUES:,} are the most")
     if not values:
         raise ConfigError(f"the space of {name} has no values to choose from; write choice:64,256")
     for index, value in enumerate(values):
@@ -168,13 +173,22 @@ def _as_text(written: list[Any] | tuple[Any, ...]) -> str:
 class Space:
     """The dimensions of a study, checked against the config that they vary."""
 
-    def __init__(self, dimensions: Mapping[str, Any], base: RunConfig) -> None:
-        """`dimensions` are texts, or lists of values, by setting; `base` is the config that the trials share."""
+    def __init__(
+        self, dimensions: Mapping[str, Any], base: RunConfig, caller: Caller | None = None, source: str = SOURCE
+    ) -> None:
+        """`dimensions` are texts, or lists of values, by setting; `base` is the config that the trials share.
+
+        `caller` reads the file `source` that they come from; None: the user has given them. Every value of a choice is
+        looked at, so a TrustError is raised here for one that would run code.
+        """
+        self._caller, self._source = caller, source
         if not dimensions:
             raise ConfigError(
                 "a study needs a space: settings that vary, such as --learning-rate log:1e-4..1e-2, or --space FILE"
             )
         self.dimensions = [parse_dimension(_checked_name(name, base), written) for name, written in dimensions.items()]
+        if sum(len(each.extremes) for each in self.dimensions) > MAX_VALUES:
+            raise ConfigError(f"the space offers more than {MAX_VALUES:,} values to choose from; give ranges instead")
         self._lists = _list_settings()
         for dimension in self.dimensions:
             self._check(dimension, base)
@@ -194,9 +208,16 @@ class Space:
     def config(self, base: RunConfig, parameters: Mapping[str, Value]) -> RunConfig:
         """`base` with the values of a trial laid over it; a ConfigError where they do not fit each other."""
         try:
-            return with_keywords(base, self.settings(parameters))
+            return with_keywords(base, self.settings(parameters), self._caller, self._source)
         except ConfigError as error:
-            raise ConfigError(str(error).removeprefix(f"{SOURCE}: ")) from error
+            raise ConfigError(str(error).removeprefix(f"{self._source}: ")) from error
+
+    def remember(self, base: RunConfig) -> None:
+        """Remember the texts that it offers to the world, so that the study can be resumed."""
+        for dimension in self.dimensions:
+            for value in dimension.choices or ():
+                if isinstance(value, str) and dimension.name.startswith("env."):
+                    remember(base.env, {dimension.name.removeprefix("env."): value})
 
     def _setting(self, name: str, value: Value) -> Any:
         is_list = name in self._lists and isinstance(value, str | int) and _LIST.fullmatch(str(value)) is not None

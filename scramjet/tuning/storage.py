@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,10 @@ from scramjet.tuning.packages import optuna_module
 NAME = "scramjet"
 """The name of the one study in a study.db."""
 _MAGIC = b"SQLite format 3\0"
+_VERSIONS, _ROLLBACK_JOURNAL = slice(18, 20), b"\x01\x01"  # how the file is written: Optuna's has no write-ahead log
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names a file, which SQLite then deletes
+_ACTIVE = re.compile(r"\b(view|trigger|virtual|generated|as)\b", re.IGNORECASE)
+"""Words in the definition of what computes when it is read; Optuna's tables have none."""
 _PATIENCE_SECONDS = 60
 
 
@@ -36,15 +41,45 @@ def open_storage(path: Path) -> tuple[Any, Any]:
     try:
         descriptor = open_regular(path, os.O_RDWR)
         with open(descriptor, "rb") as file:
-            beginning = file.read(len(_MAGIC))
+            beginning = file.read(_VERSIONS.stop)
     except OSError as error:
         raise RunError(f"{path} {why_unreadable(error)}; put back a copy of it, or begin a new study") from error
-    if beginning != _MAGIC:
+    if not beginning.startswith(_MAGIC):
         raise _damaged(path, "it is no SQLite file")
+    if beginning[_VERSIONS] != _ROLLBACK_JOURNAL:
+        raise _damaged(path, "it is written with a write-ahead log, as Optuna's are not")
+    _check_beside(path)
     optuna = optuna_module()
     with explained(path):
+        _check_tables(path)
         storage = _storage(path)
         return optuna.load_study(study_name=NAME, storage=storage), storage
+
+
+def _check_beside(path: Path) -> None:
+    """Refuse files beside the database that would have SQLite write or delete elsewhere when it opens it."""
+    for ending in ("-wal", "-shm"):
+        if os.path.lexists(f"{path}{ending}"):
+            raise _damaged(path, f"{path.name}{ending} beside it is none of ours")
+    journal = Path(f"{path}-journal")
+    if not os.path.lexists(journal):
+        return
+    try:
+        with open(open_regular(journal, os.O_RDWR), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - len(_NAMES_ANOTHER)))
+            end = file.read()
+    except OSError as error:
+        raise RunError(f"{journal} {why_unreadable(error)}; put back a copy of the study") from error
+    if end == _NAMES_ANOTHER:
+        raise _damaged(path, f"{journal.name} names another file, which SQLite would delete")
+
+
+def _check_tables(path: Path) -> None:
+    """Refuse a database with views, triggers and the like: plain tables alone are read without computing anything."""
+    with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE_SECONDS)) as connection:
+        for kind, name, definition in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+            if kind not in ("table", "index") or _ACTIVE.search(f"{definition or ''}"):
+                raise _damaged(path, f"{kind} {name} in it is none of Optuna's".replace("\0", ""))
 
 
 def _storage(path: Path) -> Any:

@@ -13,38 +13,58 @@ from types import TracebackType
 from typing import Any
 
 from scramjet.errors import ConfigError, RunError
-from scramjet.runtime.files import explain_disk_errors, make_folder, remove_tree, temporary_path, write_atomic
+from scramjet.runtime.files import (
+    explain_disk_errors,
+    is_folder,
+    make_folder,
+    remove_tree,
+    temporary_path,
+    write_atomic,
+)
 from scramjet.runtime.locks import FolderLock
+from scramjet.runtime.trust import Approval, digest_of
 from scramjet.training.config import files as config_files
-from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds import world_files
+from scramjet.training.worlds.trust import Caller, remember_players
 from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.objective import Objective
 from scramjet.tuning.packages import optuna_module
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space, Value
 from scramjet.tuning.storage import create_storage, explained, open_storage
+from scramjet.tuning.stored import ASSIGNMENT, DIGEST, REASON, RUN, SECONDS, SPENT_SECONDS, STEPS, StoredStudy
 from scramjet.tuning.study_file import StudyFile
 
-DIGEST, SPENT_SECONDS = "study_toml", "spent_seconds"
-ASSIGNMENT, REASON, STEPS, SECONDS, RUN = "assignment", "reason", "steps", "seconds", "run"
-"""Attributes of a trial in study.db: what runs now, why it failed, its steps and seconds so far, its run's name."""
 _LONGEST_REASON = 2000
+_FOLDERS = ("runs", "trials", "matches", "ray", "report")
 
 
 class Study:
     """A study that is locked by this process. Make it with `Study.create` or `Study.open`; close it, or use `with`."""
 
     def __init__(
-        self, path: Path, file: StudyFile, base: RunConfig, trials: Any, storage: Any, lock: FolderLock
+        self,
+        path: Path,
+        file: StudyFile,
+        trials: Any,
+        storage: Any,
+        lock: FolderLock,
+        approval: Approval | None = None,
     ) -> None:
-        """`file` is study.toml, `base` the config in it, `trials` Optuna's study, `storage` Optuna's storage of it."""
+        """`file` is study.toml, `trials` Optuna's study, `storage` Optuna's storage of it. `approval` is of all that
+        the study names; without it a TrustError tells of code that the user has not named."""
+        base = file.base_config(path, approval)
         self.path, self.settings, self.base, self.threads = path, file.settings, base, file.threads
-        self.space = Space(file.space, base)
+        self.approval = approval
+        self.space = Space(file.space, base, Caller(approval, run=path), str(path / "study.toml"))
+        self._stored = StoredStudy(path / "study.db", file.settings.method, len(trials.directions), self.space)
         self.objective = Objective.parse(file.settings, base)
         self.optuna_study, self._storage, self._lock = trials, storage, lock
         self._ids: list[int] = []  # of trials in study.db, by number
+        found = self.trials()
+        self._stored.check_trials(found)
+        self._stored.check_kept(self.kept(), len(found))
 
     @classmethod
     def create(
@@ -82,20 +102,25 @@ class Study:
         except BaseException:
             remove_tree(unfinished)
             raise
+        checked.remember(base)
         world_files.remember_trained(base.env, base.env_parameters, world_files.copied_sources(base.env))
+        remember_players(base.self_play.opponents)
         return cls.open(folder)
 
     @classmethod
-    def open(cls, folder: Path, *, trust: bool = False) -> Study:
+    def open(cls, folder: Path, approval: Approval | None = None) -> Study:
         """Open the study in a folder and lock it; a RunError or ConfigError says why it cannot be used.
 
-        `trust` lets study.toml name a world in a file or module that this user has not named before.
+        `approval` lets it name a world in a file or module that this user has not named before.
         """
         if not os.path.isdir(folder) or not os.path.lexists(folder / "study.toml"):
             raise RunError(
                 f"there is no study at {folder}: it has no study.toml; name a folder that `scramjet tune` made"
             )
         path = Path(os.path.abspath(folder))
+        for name in _FOLDERS:
+            if os.path.lexists(path / name) and not is_folder(path / name):
+                raise RunError(f"{path / name} is no folder; put back the study as `scramjet tune` made it")
         lock = FolderLock(path)
         lock.acquire(f"study {folder}")
         try:
@@ -107,7 +132,7 @@ class Study:
                         f"{folder / 'study.toml'} was changed since the study began: only its [budget] may change; "
                         f"put it back, or begin a new study"
                     )
-            return cls(path, file, file.base_config(path, trust=trust), trials, storage, lock)
+            return cls(path, file, trials, storage, lock, approval)
         except BaseException:
             lock.release()
             raise
@@ -181,8 +206,9 @@ class Study:
 
     def interrupted(self) -> list[Assignment]:
         """What ran when the study was stopped or killed, by trial."""
-        found = [trial.user_attrs.get(ASSIGNMENT) for trial in self.trials() if is_running(trial)]
-        return [Assignment.from_dict(each) for each in found if each is not None]
+        trials = self.trials()
+        found = [self._stored.assignment(trial, len(trials)) for trial in trials if is_running(trial)]
+        return [each for each in found if each is not None]
 
     def unbegun(self) -> list[int]:
         """The trials whose settings were proposed, and that nothing was run for before the study was killed."""
@@ -220,14 +246,18 @@ class Study:
     def config_of(self, assignment: Assignment) -> RunConfig:
         """The config of an assignment's run; a ConfigError where its settings do not fit each other."""
         base = self.base if self.base.num_threads != "auto" else replace(self.base, num_threads=self.threads)
-        base = with_keywords(base, assignment.changes) if assignment.changes else base
+        base = base if assignment.seed is None else replace(base, seed=assignment.seed)
         return self.space.config(base, assignment.parameters)
 
-    def write_config(self, run_name: str, config: RunConfig) -> Path:
-        """Write the config of a run into trials/, for its process and for people; returns its path."""
-        folder = self.path / "trials"
-        write_atomic(folder / f"{run_name}.toml", config_files.to_toml(config, folder).encode())
-        return folder / f"{run_name}.toml"
+    def write_config(self, run_name: str, config: RunConfig) -> tuple[Path, str]:
+        """Write the config of a run into trials/, for its process and for people.
+
+        Returns its path, and the digest by which the process knows that the study has approved these very bytes.
+        """
+        path = self.path / "trials" / f"{run_name}.toml"
+        content = config_files.to_toml(config, path.parent).encode()
+        write_atomic(path, content)
+        return path, digest_of(content)
 
     # What all trials have used.
 
@@ -238,15 +268,14 @@ class Study:
     @staticmethod
     def steps_of(trial: Any) -> int:
         """Env steps of the stretches of a trial that have ended."""
-        steps = trial.user_attrs.get(STEPS, 0)
-        return steps if isinstance(steps, int) else 0
+        steps: int = trial.user_attrs.get(STEPS, 0)
+        return steps
 
     @property
     def spent_seconds(self) -> float:
         """Seconds that the study's processes have run, the present one as far as it has noted them."""
         with explained(self._db):
-            seconds = self.optuna_study.user_attrs.get(SPENT_SECONDS, 0.0)
-        return float(seconds) if isinstance(seconds, int | float) else 0.0
+            return float(self.optuna_study.user_attrs.get(SPENT_SECONDS, 0.0))
 
     def note_seconds(self, seconds: float) -> None:
         """Keep how long the study has run."""
@@ -272,7 +301,7 @@ class Study:
             self.settings = file.settings
 
     def _id_of(self, trial: int) -> int:
-        while trial >= len(self._ids):  # they are numbered in order
+        if trial >= len(self._ids):  # they are numbered in order
             self._ids = [each._trial_id for each in self.trials()]
         return self._ids[trial]
 

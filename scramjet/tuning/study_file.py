@@ -13,11 +13,12 @@ import tomli_w
 
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
+from scramjet.runtime.trust import Approval
 from scramjet.settings import NONE_WORDS
 from scramjet.training.config import files as config_files
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.run_config import MAX_THREADS, RunConfig
-from scramjet.training.worlds.trust import Caller, approve_players
+from scramjet.training.worlds.trust import Caller
 from scramjet.tuning.settings import StudySettings
 
 VERSION = 1
@@ -54,12 +55,10 @@ class StudyFile:
         """The file with another budget."""
         return replace(self, settings=replace(self.settings, **changes))
 
-    def base_config(self, folder: Path, *, trust: bool) -> RunConfig:
+    def base_config(self, folder: Path, approval: Approval | None) -> RunConfig:
         """The config that the trials share; a TrustError where it names code that this user has not allowed."""
-        source = str(folder / "study.toml")
-        base = config_files.apply(RunConfig(), self.base, source, Caller(trust, run=folder))
-        approve_players(base.self_play.opponents, source, trust=trust)
-        return base
+        caller = Caller(approval, run=folder)
+        return config_files.apply(RunConfig(), self.base, str(folder / "study.toml"), caller)
 
     @classmethod
     def read(cls, path: Path) -> StudyFile:

@@ -40,11 +40,11 @@ class Progress:
 class TrialRun:
     """The run of one assignment, in a process of its own."""
 
-    def __init__(self, study: Study, assignment: Assignment, server: TrialServer, *, trust: bool = False) -> None:
-        """`server` starts its process. `trust` lets an existing run name a world in a file or module."""
+    def __init__(self, study: Study, assignment: Assignment, server: TrialServer) -> None:
+        """`server` starts its process."""
         self.assignment = assignment
         self.attempts = 0
-        self._study, self._server, self._trust = study, server, trust
+        self._study, self._server = study, server
         self._config = study.config_of(assignment)
         self._total = self._config.total_timesteps
         self._path = study.runs_path / assignment.run_name
@@ -109,17 +109,19 @@ class TrialRun:
     def _request(self) -> dict[str, Any]:
         """What the process is to do."""
         assignment = self.assignment
+        config, approved = self._study.write_config(assignment.run_name, self._config)
         exists = os.path.lexists(self._path)
         fork = None if assignment.fork is None else str(self._study.path / assignment.fork)
         return {
-            "config": str(self._study.write_config(assignment.run_name, self._config)),
+            "config": str(config),
+            "approved": approved,
             "runs_dir": str(self._study.runs_path),
             "run_name": assignment.run_name,
             "resume": str(self._path) if exists else None,
             "fork": None if exists else fork,
             "stop_step": assignment.stop_step,
             "errors": str(self._errors),
-            "trust": self._trust,
+            "trust": self._study.approval is not None,
         }
 
     def _target(self) -> int:

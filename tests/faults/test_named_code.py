@@ -36,7 +36,7 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.training.playing import load_trained
 from tests.helpers.cases import rest
 from tests.helpers.command_calls import refusal
-from tests.helpers.hostile_files import CANARY, ENVS, FLAGS, TINY, forge, forget_modules
+from tests.helpers.hostile_files import CANARY, ENVS, FLAGS, TINY, forge, forge_metadata, forget_modules
 from tests.helpers.world_files import WALK
 
 
@@ -257,6 +257,35 @@ def test_the_command_line_says_it_in_one_message_and_exits_with_2(
     assert not canary.exists()
 
 
+def test_an_opponent_that_a_file_names_is_refused_by_every_command_that_trains(
+    run: Path, folder: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the user names the world; whoever only plays the run is not asked, and runs nothing."""
+    played = {"fixed_fraction": 0.5, "opponents": ["evil.py:choose", "evil_module:choose"]}
+    forge(run, "tic_tac_toe", self_play=None)
+    for step in (run / "checkpoints").glob("step_*"):
+        forge_metadata(step, lambda record: record["metadata"]["config"].update(self_play=played))
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(tomli_w.dumps({**tomllib.loads(text), "self_play": played}))
+    config = run.parent / "config.toml"
+    config.write_text(tomli_w.dumps({"env": "tic_tac_toe", "total_timesteps": 64, "self_play": played}))
+    for words in (
+        ["--fork", run, "--total-timesteps", 128],
+        ["--fork", run, "--total-timesteps", 128, "tic_tac_toe"],
+        ["--config", config],
+        ["tic_tac_toe", "--config", config],
+        ["--resume", run, "--total-timesteps", 128],
+    ):
+        assert "names the player 'evil.py:choose'" in refusal(capsys, "train", *words)
+    assert "names the player" in refusal(capsys, "tune", "tic_tac_toe", "--config", config, "--gamma", "0.9..0.99")
+    for way in (lambda: scramjet.train(fork=run), lambda: scramjet.train(config), lambda: scramjet.tune(config)):
+        with pytest.raises(TrustError, match="names the player"):
+            way()
+    with suppress(CheckpointError):  # it is no checkpoint of that world
+        scramjet.evaluate(run, episodes=1)
+    assert not canary.exists()
+
+
 # --- what the user says himself ------------------------------------------------------------------------------
 
 TRUSTED: list[Callable[[Path], Any]] = [
@@ -404,7 +433,7 @@ def test_no_setting_but_the_world_and_the_schedule_is_text_that_a_file_decides(t
     # numbers over time, read by a small parser
     schedules = [field.name for field in dataclasses.fields(PPOConfig) if "str" in str(field.type)]
     # policy.ignore: entries to leave out; self_play.opponents: checkpoints that are only read, and players that
-    # `approve_players` refuses
+    # `approved_players` refuses
     # log_info: keys to look up in what a world says; tags, track_project: labels of the run
     # ray_address: a file that has one needs --trust, and no run keeps it
     top = ["env", "time_limit", "log_info", "ray_address", "replay_schedule", "tags", "track_project"]

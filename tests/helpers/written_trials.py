@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import RunError
-from scramjet.training.config.files import load_frozen, starting_config, to_dict
+from scramjet.training.config.files import handed_config, starting_config, to_dict
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.worlds.trust import Caller
 from scramjet.tuning.api import new_study
-from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.assignments import Assignment, Outcome, run_name
 from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.loop import run_study
-from scramjet.tuning.methods.interface import run_name
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.results import trial_results
 from scramjet.tuning.settings import StudySettings
@@ -51,7 +49,7 @@ class WritingServer:
         if self.most_requests is not None and len(self.requests) >= self.most_requests:
             raise RunError("the study dies here")
         self.requests.append(request)
-        config = load_frozen(Path(request["config"]), Caller(trust=True))
+        config = handed_config(Path(request["config"]), request["approved"])
         run = Path(request["runs_dir"]) / request["run_name"]
         run.mkdir(exist_ok=True)
         stop = min(config.total_timesteps, request["stop_step"] or config.total_timesteps)

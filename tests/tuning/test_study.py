@@ -1,15 +1,26 @@
 """A study's folder: whole or not at all, frozen, locked, its damage told; and trials whose processes fail."""
 
+import contextlib
+import json
 import shutil
 import signal
+import sqlite3
+import struct
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 
-from scramjet.errors import ConfigError, RunError
+from scramjet.errors import ConfigError, RunError, TrustError
+from scramjet.runtime.trust import said
+from scramjet.training.config.keywords import with_keywords
+from scramjet.training.config.run_config import RunConfig
+from scramjet.tuning.api import new_study
 from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.report.reading import read_results
+from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.stored import ASSIGNMENT, REASON, RUN, SECONDS, SPENT_SECONDS, STEPS
 from scramjet.tuning.study import Study
 from scramjet.tuning.trials import MAX_ATTEMPTS, TrialRun
 from tests.helpers.written_trials import WritingServer, WrittenProcess, run_written, written_study
@@ -88,12 +99,136 @@ def test_a_study_db_that_is_damaged_missing_or_a_link_is_told(copied, finished):
         Study.open(copied)
 
 
-def test_an_assignment_in_study_db_that_is_none_is_refused():
-    whole = Assignment(3, "trial-0003", {"gamma": 0.9}, stop_step=100).as_dict()
-    assert Assignment.from_dict(whole).as_dict() == whole
-    for damaged in (None, [], {**whole, "trial": "3"}, {**whole, "more": 1}, {**whole, "run_name": None}):
-        with pytest.raises(RunError, match=r"study\.db"):
-            Assignment.from_dict(damaged)
+CHANGES = {"seed": 3, "self_play.opponents": ["canary.py:choose"], "self_play.pool_fraction": 0.5}
+FORGED: list[tuple[str, object]] = [
+    *((ASSIGNMENT, wrong) for wrong in ([], "trial-0001", {}, {"trial": 1})),
+    *((f"{ASSIGNMENT}.trial", wrong) for wrong in (99_999_999, -1, True, 0, "1", None)),
+    *((f"{ASSIGNMENT}.run_name", wrong) for wrong in ("../../victim", "/tmp/victim", "trial-0001-g1", "a\0b", None, 1)),
+    *((f"{ASSIGNMENT}.fork", wrong) for wrong in ("../victim", "runs/trial-0000/checkpoints/step_00000100", 1)),
+    *((f"{ASSIGNMENT}.stop_step", wrong) for wrong in (-1, 1.5, 10**18, "1")),
+    *((f"{ASSIGNMENT}.changes", wrong) for wrong in (CHANGES, {"env": "x.py"}, {"seed": -1}, {"seed": "1"}, None)),
+    *((RUN, wrong) for wrong in ("../victim", "trial-0000", 7)),
+    *((SECONDS, wrong) for wrong in (None, "1", -1, 1e18)),
+    *((STEPS, wrong) for wrong in (None, 1.5, -1, 10**18)),
+    *((REASON, wrong) for wrong in (None, "x" * 10**6)),
+]
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study that was killed while its second trial ran."""
+    folder = tmp_path_factory.mktemp("studies") / "interrupted"
+    with written_study(folder, SPACE, trials=2) as study:
+        for number in range(2):
+            study.add({"gamma": 0.9})
+            study.begin(Assignment(number, f"trial-000{number}", {"gamma": 0.9}, stop_step=100, seed=4))
+        study.complete(0, [1.0], Outcome(study.interrupted()[0], "finished", 1000, 1.0))
+    return folder
+
+
+def write_attribute(study: Path, name: str, value: object, trial: int = 2, *, of_study: bool = False) -> None:
+    """Write into study.db what a stranger likes; `trial` is the row, which begins at 1."""
+    table, column = ("study", "study_id") if of_study else ("trial", "trial_id")
+    with contextlib.closing(sqlite3.connect(study / "study.db")) as database, database:
+        is_part = name.startswith(f"{ASSIGNMENT}.")
+        key = ASSIGNMENT if is_part else name
+        where = (f"WHERE {column} = ? AND key = ?", (1 if of_study else trial, key))
+        if is_part:
+            found = database.execute(f"SELECT value_json FROM {table}_user_attributes {where[0]}", where[1]).fetchone()
+            value = {**json.loads(found[0]), name.partition(".")[2]: value}
+        database.execute(f"DELETE FROM {table}_user_attributes {where[0]}", where[1])
+        row = (*where[1], json.dumps(value))
+        database.execute(f"INSERT INTO {table}_user_attributes ({column}, key, value_json) VALUES (?, ?, ?)", row)
+
+
+def test_what_a_stranger_writes_into_study_db_is_refused_before_any_of_it_is_used(interrupted, tmp_path):
+    """Code that an assignment names, folders that it would empty, numbers that would loop or end in a traceback."""
+    with Study.open(interrupted) as study:
+        assert study.interrupted() == [Assignment(1, "trial-0001", {"gamma": 0.9}, stop_step=100, seed=4)]
+    forged = [(name, value, False) for name, value in FORGED]
+    repeat = {"trial": 0, "seed": 2, "score": 1.0, "reason": "", "steps": 1, "seconds": 1.0}
+    forged += [(SPENT_SECONDS, wrong, True) for wrong in (None, "1", -1, 1e300)]
+    forged += [("repeat ../victim-s2", repeat, True), ("repeat trial-0099-s2", {**repeat, "trial": 99}, True)]
+    forged += [("repeat trial-0000-s2", {**repeat, name: [1]}, True) for name in repeat]
+    for name, value, of_study in forged:
+        copy = Path(shutil.copytree(interrupted, tmp_path / "copy"))
+        write_attribute(copy, name, value, of_study=of_study)
+        for read in (Study.open, read_results):
+            with pytest.raises(RunError, match=r"study\.db says of"):
+                read(copy)
+        shutil.rmtree(copy)
+
+
+def test_settings_outside_the_space_and_links_in_place_of_folders_are_refused(interrupted, tmp_path):
+    copy = Path(shutil.copytree(interrupted, tmp_path / "copy"))
+    with contextlib.closing(sqlite3.connect(copy / "study.db")) as database, database:
+        database.execute("UPDATE trial_params SET param_value = 7.0")
+    with pytest.raises(RunError, match=r"study\.db"):
+        Study.open(copy)
+    linked = Path(shutil.copytree(interrupted, tmp_path / "linked"))
+    (linked / "trials").rmdir()
+    (linked / "trials").symlink_to(tmp_path)
+    with pytest.raises(RunError, match="is no folder"):
+        Study.open(linked)
+
+
+def test_a_journal_beside_study_db_that_names_a_file_does_not_have_it_deleted(interrupted, tmp_path):
+    """SQLite deletes the file that a journal names as its own superior; a study has no such journal."""
+    copy, victim = Path(shutil.copytree(interrupted, tmp_path / "copy")), tmp_path / "victim"
+    victim.write_text("precious")
+    magic, name, page = bytes.fromhex("d9d505f920a163d7"), str(victim).encode(), 4096
+    header = struct.pack(">8sIIIII", magic, 0, 0, (copy / "study.db").stat().st_size // page, 512, page).ljust(
+        512, b"\0"
+    )
+    end = struct.pack(">I", 0x40000000 // page + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    (copy / "study.db-journal").write_bytes(header + end)
+    for read in (Study.open, read_results):
+        with pytest.raises(RunError, match="names another file"):
+            read(copy)
+    assert victim.read_text() == "precious"
+    with contextlib.closing(sqlite3.connect(copy / "study.db")) as database:  # what it would have done
+        database.execute("SELECT * FROM studies").fetchall()
+    assert not victim.exists()
+
+
+def test_a_study_db_that_computes_when_it_is_read_is_refused(interrupted, tmp_path):
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS trial_heartbeat_id FROM n"
+    for change in (
+        f"DROP TABLE trial_heartbeats; CREATE VIEW trial_heartbeats AS {endless}",
+        "CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM studies; END",
+        "PRAGMA journal_mode = WAL",
+    ):
+        copy = Path(shutil.copytree(interrupted, tmp_path / "copy"))
+        with contextlib.closing(sqlite3.connect(copy / "study.db")) as database, database:
+            database.executescript(change)
+        with pytest.raises(RunError, match=r"study\.db is damaged"):
+            Study.open(copy)
+        shutil.rmtree(copy)
+
+
+def test_a_study_of_a_stranger_may_offer_no_code_to_choose_from(interrupted, tmp_path, monkeypatch):
+    """Neither in its base nor in its space; a user who trusts it is asked nothing."""
+    monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "state"))
+    (tmp_path / "canary.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n")
+    code = f"{tmp_path / 'canary.py'}:choose"
+    played = RunConfig(env="connect_four", total_timesteps=1000)
+    played = with_keywords(played, {"self_play": {"pool_fraction": 0.5, "opponents": [code]}})
+    lake = RunConfig(env="gym:FrozenLake-v1", total_timesteps=1000)
+    for base, space in ((played, SPACE), (lake, {"env.map_name": ["4x4", "canary.py"]})):
+        folder = tmp_path / "study"
+        with new_study(base, space, StudySettings(parallel=1), tmp_path, "study"):
+            pass
+        with Study.open(folder):  # the user's own, and remembered
+            pass
+        monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "nothing remembered"))
+        with pytest.raises(TrustError, match=r"canary\.py"):
+            Study.open(folder)
+        with Study.open(folder, said(True)):
+            pass
+        shutil.rmtree(tmp_path / "nothing remembered")
+        shutil.rmtree(folder)
+        monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "state"))
+    assert not (tmp_path / "ran").exists()
 
 
 class Ended(WrittenProcess):

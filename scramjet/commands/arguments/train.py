@@ -12,6 +12,7 @@ from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.errors import ConfigError
 from scramjet.runtime.ranks.environment import RANK_TIMEOUT
+from scramjet.runtime.trust import said
 from scramjet.settings import Flat, require, require_counts
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import with_algorithm
@@ -128,7 +129,7 @@ def base_config(env: str | None, place: Place, algorithm: str | None = None) -> 
     `algorithm` is the command line's too: what is tuned for another is left out.
     """
     moved = None if place.env is None else name_of(place.env)
-    caller = Caller(place.trust, env or moved, keeps_parameters=moved is not None)
+    caller = Caller(said(place.trust), env or moved, keeps_parameters=moved is not None)
     if place.fork is not None:
         checkpoint = find_checkpoint(place.fork, place.runs_dir)
         base = with_open_choices(checkpoint_config(checkpoint, caller))

@@ -10,12 +10,15 @@ from scramjet.commands.command_line import CommandLine
 from scramjet.commands.tune.showing import find_study, show_ended
 from scramjet.commands.tune.spaces import read_space
 from scramjet.errors import ConfigError
+from scramjet.runtime.trust import said
 from scramjet.settings import flag
+from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import make_display
 from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.space import Space
 from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET
 
@@ -28,7 +31,7 @@ def run_study(given: CommandLine, place: Place, dimensions: dict[str, str], env_
         else:
             study = _new(given, dimensions, env_values, place)
         with study:
-            result = go_on(study, make_display(place.display), server, trust=place.trust, ray=place.ray)
+            result = go_on(study, make_display(place.display), server, ray=place.ray)
             if place.display != "quiet":
                 show_ended(study, result)
     return result.exit_code
@@ -42,6 +45,8 @@ def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, s
     base = train.base_config(named, beginning, given.values.get(("settings", "algorithm")))
     base = train.with_flags(base, given, env_values)
     space = {} if place.space is None else read_space(place.space)
+    if space:
+        Space(space, base, Caller(said(place.trust)), str(place.space))
     for name in dimensions:
         if name in space:
             raise ConfigError(f"{flag(name)} and {place.space} both say how {name} varies; leave one out")

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from scramjet.errors import ConfigError, RunError, printable
 from scramjet.runtime.outputs import check_output, is_stream, write_output
+from scramjet.runtime.trust import said
 from scramjet.training.display.text import short_path
 from scramjet.tuning.methods.repeats import repeats
 from scramjet.tuning.report import matplotlib_charts
@@ -49,7 +50,7 @@ def show_report(folder: Path, out: Path | None, *, trust: bool) -> None:
         if kind not in (".svg", ".png"):
             raise ConfigError(f"out={out}: give a name that ends in .svg or .png: {out.stem}.svg")
         check_output(out)
-    report = write_report(folder, trust=trust)
+    report = write_report(folder, said(trust))
     drawn = charts(report.results)
     if out is not None and not drawn:
         raise RunError(f"no trial of {folder} has a score yet, and there is nothing to draw; try again later")

@@ -20,17 +20,18 @@ from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, TrustError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
+from scramjet.runtime.trust import handed_over, said, shipped
 from scramjet.settings import CONTROL, coerce, describe, plain_parameters
 from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
 from scramjet.training.config.changes import reopened
 from scramjet.training.config.names_of_other_libraries import brought_name
 from scramjet.training.config.presets import named_preset, preset_path, refuse_preset_name
-from scramjet.training.config.reading import MAX_TOML_BYTES, read_file
+from scramjet.training.config.reading import MAX_TOML_BYTES, read_bytes, read_file, values_in
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
 from scramjet.training.config.toml_text import check_bounds
 from scramjet.training.curiosity.config import CuriosityName, with_curiosity
-from scramjet.training.worlds.trust import NOBODY, Caller, approve_players, check_name
+from scramjet.training.worlds.trust import NOBODY, Caller, approved_players, check_name
 from scramjet.training.worlds.world_files import (
     WorldPlace,
     find_world,
@@ -41,8 +42,6 @@ from scramjet.training.worlds.world_files import (
 )
 
 CONFIG_VERSION = 1
-OURS = Caller(trust=True)
-"""Reads the presets that come with scramjet, which may name any world."""
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
 _TABLES = ("spo", "alphazero", "bonus", "policy", "self_play", "eval", "checkpoint")
@@ -54,7 +53,8 @@ _TOP_FIELDS = tuple(
 def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Caller = NOBODY) -> RunConfig:
     """`config` with the values of a file laid over it; `source` is for messages.
 
-    Raises a TrustError where the file names a world that its `caller` does not let it name.
+    The one way from a file to a config: what a config names may run, so a TrustError is raised for a world, a player or
+    a cluster that the file's `caller` does not let it name.
     """
     _check_plain(data, source)
     data = flattened_ppo(data, _PPO_FIELDS, source)
@@ -69,7 +69,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
         if key not in known:
             raise ConfigError(f"{source}: unknown key {shortened(key)}.{_suggestion(key, known)}")
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
-    if top.get("ray_address") not in (None, "none") and not caller.trust:
+    if top.get("ray_address") not in (None, "none") and caller.approval is None:
         raise TrustError(
             f"{source} names the Ray cluster {shortened(top['ray_address'])}, which may run code here; give the "
             f"address yourself with --ray-address, or if you trust it all, add --trust"
@@ -86,6 +86,9 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
         for table in _TABLES:
             if table in data:
                 top[table] = _apply_table(getattr(config, table), data[table], table, source)
+        if "opponents" in data.get("self_play", {}):
+            players = approved_players(top["self_play"].opponents, source, caller)
+            top["self_play"] = replace(top["self_play"], opponents=players)
         return replace(config, ppo=ppo, **top)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source not in str(error) else str(error)) from error
@@ -199,7 +202,8 @@ def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:
     own_world = world_in(data)
     if own_world is not None and not is_same_world(own_world, config.env):  # its parameters are for another one
         data = without_world(data)
-    return replace(apply(config, data, f"preset {path.name}", OURS), env=config.env)  # as it was spelled
+    laid_over = apply(config, data, f"preset {path.name}", Caller(shipped(path), folder=path.parent))
+    return replace(laid_over, env=config.env)  # as it was spelled
 
 
 def world_in(data: Mapping[str, Any]) -> str | None:
@@ -220,9 +224,8 @@ def load_config(path: Path | str, *, trust: bool = False, preset: str | None = N
     if name is not None:
         check_name(name, str(path))
     base = starting_config(name, preset)  # of the file's world, only its name is looked at
-    config = apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
-    approve_players(config.self_play.opponents, str(path), trust=trust)
-    return config
+    trust = coerce("trust", trust, bool)
+    return apply(base, data, str(path), Caller(said(trust), folder=path.parent))
 
 
 def to_dict(config: RunConfig, run: Path | None = None) -> dict[str, Any]:
@@ -260,6 +263,13 @@ def to_toml(config: RunConfig, run: Path | None = None) -> str:
 def load_frozen(path: Path, caller: Caller = NOBODY) -> RunConfig:
     """The config of an existing run, exactly as it was frozen."""
     return apply(RunConfig(), read_file(path, follow_links=False), str(path), replace(caller, run=path.parent))
+
+
+def handed_config(path: Path, digest: str) -> RunConfig:
+    """The config that the process which started this one wrote to `path`; `digest` is what it told of the file."""
+    text = read_bytes(path, follow_links=False)
+    caller = Caller(handed_over(text, digest), run=path.parent)
+    return apply(RunConfig(), values_in(text, path), str(path), caller)
 
 
 def _without_none(value: Any) -> Any:

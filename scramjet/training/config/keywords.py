@@ -13,6 +13,7 @@ from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
+from scramjet.runtime.trust import given
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
@@ -21,6 +22,7 @@ from scramjet.training.config.run_config import CheckpointConfig, EvaluationConf
 from scramjet.training.config.setting_tables import nested
 from scramjet.training.curiosity.config import BonusConfig, CuriosityName, with_curiosity
 from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.worlds.trust import Caller, approve
 
 SOURCE = "scramjet.train"
 """How messages call the place that the settings came from."""
@@ -45,12 +47,15 @@ TABLES = {
 _FLAT = tuple(field.name for part in (RunConfig, PPOConfig) for field in fields(part))
 
 
-def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+def with_keywords(
+    config: RunConfig, settings: Mapping[str, Any], caller: Caller | None = None, source: str = SOURCE
+) -> RunConfig:
     """`config` with keyword settings laid over it.
 
     A table (policy, self_play, eval, checkpoint, ppo) is a dict of what to change, a config object that replaces all of
     it, or keys with a dot such as "policy.hidden". `env_parameters`, or keys such as "env.gravity", are the world's
-    own. A CHANGEABLE one that is None is not given.
+    own. A CHANGEABLE one that is None is not given. `caller` is who reads the file `source` that the settings come
+    from; None: the user has given them.
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in CHANGEABLE}
     check_names(settings)
@@ -65,11 +70,13 @@ def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     data = nested({key: value for key, value in settings.items() if not is_dataclass(value)}, SOURCE)
     parameters = {**_parameters(data.pop("env_parameters", {})), **data.pop("env", {})}
     if parameters:
+        if caller is not None:
+            approve(config.env, parameters, source, caller)
         config = replace(config, env_parameters={**config.env_parameters, **_known(config.env, parameters)})
     changed = {**data, **data.get("ppo", {})} if isinstance(data.get("ppo", {}), Mapping) else data
     if None not in (changed.get("num_minibatches"), changed.get("minibatch_size")):
         raise ConfigError(f"{SOURCE}: num_minibatches and minibatch_size say the same in two ways; give one of them")
-    return config_files.apply(config, data, SOURCE)
+    return config_files.apply(config, data, source, caller or Caller(given()))
 
 
 def check_names(settings: Mapping[str, Any]) -> None:

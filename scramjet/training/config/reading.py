@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.training.config.toml_text import read_toml
 
@@ -19,11 +19,24 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
 
     `follow_links` reads a file through links, for a path that the user typed; the files of a run are read without.
     """
+    return values_in(read_bytes(path, follow_links=follow_links), path)
+
+
+def read_bytes(path: Path, *, follow_links: bool) -> bytes:
+    """The content of a config file of a size that one may have."""
     limit = MAX_YAML_BYTES if path.suffix in (".yaml", ".yml") else MAX_TOML_BYTES
     try:
-        text = read_regular(path, limit, follow_links=follow_links).decode()
+        return read_regular(path, limit, follow_links=follow_links)
     except OSError as error:
         raise ConfigError(f"cannot read the config file {str(path)[:300]}: it {why_unreadable(error)}") from error
+    except ValueError as error:  # a NUL in the path
+        raise ConfigError(f"cannot read the config file {shortened(str(path))}: no file has such a name") from error
+
+
+def values_in(content: bytes, path: Path) -> dict[str, Any]:
+    """The values in the content of a config file; `path` says whether it is TOML or YAML."""
+    try:
+        text = content.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"the config file '{path}' is not text: {error}") from error
     try:

@@ -48,7 +48,7 @@ def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
     check_metadata(checkpoint)
     data = config_files.without_world(checkpoint.metadata["config"])
     data.pop("log_info", None)  # names in the world's own info: with the default world they would be refused
-    return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}")
+    return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}", Caller(only_plays=True))
 
 
 def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:

@@ -32,6 +32,7 @@ from scramjet.envs.beside import limit_imports
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
 from scramjet.players.registry import runs_code
 from scramjet.runtime.private_folder import is_users_alone
+from scramjet.runtime.trust import Approval
 from scramjet.runtime.user_state import UserRecords
 
 MAX_NAME_LENGTH = 4096
@@ -45,8 +46,8 @@ _RECORDS = UserRecords("worlds", "runs of worlds in your own files and modules w
 class Caller:
     """Who reads a file that names a world, and what this user has allowed: the file can run no code beyond that."""
 
-    trust: bool = False
-    """Let the file name any world."""
+    approval: Approval | None = None
+    """The user's approval of the whole file: it may name any code."""
     env: str | None = None
     """The world that the user named, in place of the file's."""
     keeps_parameters: bool = False
@@ -55,6 +56,8 @@ class Caller:
     """The folder of the run that the file belongs to."""
     folder: Path | None = None
     """The folder that a config file lies in."""
+    only_plays: bool = False
+    """Nothing is trained by the file's config: players in it that are not approved are shut out, and not refused."""
 
 
 NOBODY = Caller()
@@ -96,19 +99,28 @@ def remember_players(specs: Iterable[str]) -> None:
             _RECORDS.write(_player_key(spec), {"version": 1})
 
 
-def approve_players(specs: Iterable[str], source: str, *, trust: bool) -> None:
-    """Return if a file may name these players; else raise a TrustError that says what would run.
+def approved_players(specs: Iterable[str], source: str, caller: Caller) -> tuple[str, ...]:
+    """The players that a file names, if it may; else a TrustError that says what would run.
 
-    `source` is the file, for messages. With `trust` it may name any, which are then remembered.
+    `source` is the file, for messages. A `caller` that approves the file lets it name any, which are then remembered.
+    For one that only plays, a player that may not run becomes a text that names none: "<my_file.py:choose>".
     """
-    if trust:
+    specs = tuple(specs)
+    if caller.approval is not None:
         remember_players(specs)
-    for spec in specs:
-        if runs_code(spec) and _RECORDS.read(_player_key(spec)) is None:
-            raise TrustError(
-                f"{source} names the player {shortened(spec)}, which would run code that you have not named yourself; "
-                f"look at it, then add --trust, or leave it out of self_play.opponents"
-            )
+        return specs
+    return tuple(_approved_player(spec, source, caller) for spec in specs)
+
+
+def _approved_player(spec: str, source: str, caller: Caller) -> str:
+    if not runs_code(spec) or _RECORDS.read(_player_key(spec)) is not None:
+        return spec
+    if caller.only_plays:
+        return f"<{spec}>"
+    raise TrustError(
+        f"{source} names the player {shortened(spec)}, which would run code that you have not named yourself; "
+        f"look at it, then add --trust, or leave it out of self_play.opponents"
+    )
 
 
 def _player_key(spec: str) -> str:
@@ -132,11 +144,11 @@ def approve(
 ) -> None:
     """Return if a file may name this world with these parameters; else raise a TrustError that says what would run.
 
-    `source` is the file, for messages, and `written` the world's name as it stands in the file. A `caller` that trusts
-    the file lets anything through, which is then remembered.
+    `source` is the file, for messages, and `written` the world's name as it stands in the file. A `caller` that
+    approves the file lets anything through, which is then remembered.
     """
     run = caller.run
-    if caller.trust:
+    if caller.approval is not None:
         remember(name, parameters, is_named=False)
         _limit_imports(name, run)
         return
@@ -174,13 +186,15 @@ def _refuse_unknown(texts: Mapping[str, Any], known: _Remembered, name: str, sou
         raise _refusal(f"{source} gives the world {name!r} text that it may load or run things by", unknown, "")
 
 
-def approve_copy(copy: CopiedWorld, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str) -> None:
+def approve_copy(
+    copy: CopiedWorld, parameters: Mapping[str, Any], source: str, caller: Caller, *, written: str
+) -> None:
     """Return if a run may play a copy of a world's source that came with it; else raise a TrustError.
 
     These very files must have been the user's before, begun at this one, wherever they are now. `source` is the file
     that names the world, `written` its name there.
     """
-    if trust:
+    if caller.approval is not None:
         remember_copy(copy, parameters)
         return
     known = _recalled(copy.key)

@@ -113,7 +113,7 @@ def open_world(place: WorldPlace, parameters: Mapping[str, Any], source: str, ca
         return _as_factory(place.name, parameters, source, caller)
     fingerprint = hash_of_sources(place.copy.sources)
     copied = CopiedWorld(place.name, place.copy.main, fingerprint)
-    approve_copy(copied, parameters, source, trust=caller.trust, written=place.written)
+    approve_copy(copied, parameters, source, caller, written=place.written)
     parts = file_in(place.name)
     assert parts is not None
     private = _PRIVATE.get((parts.path, fingerprint))

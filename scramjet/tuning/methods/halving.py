@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.assignments import Assignment, Outcome, run_name
 from scramjet.tuning.budget import steps_left, trials_left
-from scramjet.tuning.methods.interface import Method, run_name
+from scramjet.tuning.methods.interface import Method
 from scramjet.tuning.methods.sampled import TPE, seed_of
-from scramjet.tuning.study import ASSIGNMENT, Study, is_running
+from scramjet.tuning.stored import ASSIGNMENT
+from scramjet.tuning.study import Study, is_running
 
 MOST_HALVINGS = 3
 """How often trials are compared before the end of a training, by default."""

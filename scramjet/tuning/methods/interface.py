@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from scramjet.errors import RunError
 from scramjet.training.config.run_config import RunConfig
-from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.assignments import Assignment, Outcome, run_name
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
 from scramjet.tuning.study import Study
@@ -61,8 +61,3 @@ class Method(ABC):
     def finish(self, study: Study) -> None:
         """Called once when the budget is spent and nothing runs any more: nothing is left to do, for most methods."""
         return
-
-
-def run_name(trial: int) -> str:
-    """The name of a trial's run."""
-    return f"trial-{trial:04}"

@@ -11,15 +11,11 @@ import statistics
 from typing import Any
 
 from scramjet.errors import RunError
-from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.assignments import Assignment, Outcome, run_name
 from scramjet.tuning.budget import seconds_left
-from scramjet.tuning.methods.interface import Method, run_name
-from scramjet.tuning.study import REASON, SECONDS, STEPS, Study
-
-PREFIX = "repeat "
-"""Study attributes with a repeated seed's result are called so, and then by the name of its run."""
-SCORE, SEED, TRIAL = "score", "seed", "trial"
-"""Entries of a result, beside those that trials have too."""
+from scramjet.tuning.methods.interface import Method
+from scramjet.tuning.stored import REASON, REPEAT, SCORE, SECONDS, SEED, STEPS, TRIAL
+from scramjet.tuning.study import Study
 
 
 class RepeatedSeeds(Method):
@@ -58,8 +54,8 @@ class RepeatedSeeds(Method):
                 score = study.objective.score(study.runs_path / assignment.run_name)
             except RunError as error:
                 reason = str(error)
-        result = {TRIAL: assignment.trial, SEED: assignment.changes["seed"], SCORE: score, REASON: reason}
-        study.keep(PREFIX + assignment.run_name, {**result, STEPS: outcome.step, SECONDS: outcome.seconds})
+        result = {TRIAL: assignment.trial, SEED: assignment.seed, SCORE: score, REASON: reason}
+        study.keep(REPEAT + assignment.run_name, {**result, STEPS: outcome.step, SECONDS: outcome.seconds})
 
     def finish(self, study: Study) -> None:
         """Called once when nothing is left to run."""
@@ -83,7 +79,7 @@ def _usual_seconds(study: Study) -> float:
 
 def result_of_repeat(study: Study, assignment: Assignment) -> dict[str, Any] | None:
     """What came of a repeated seed, as study.db has it; None for a stretch of the search, or one that still runs."""
-    result = study.kept().get(PREFIX + assignment.run_name)
+    result = study.kept().get(REPEAT + assignment.run_name)
     return result if isinstance(result, dict) else None
 
 
@@ -96,8 +92,8 @@ def repeats(study: Study) -> list[Assignment]:
         for trial in trials:
             name = f"{run_name(trial.number)}-s{number}"
             seed = study.base.seed + number - 1
-            if PREFIX + name not in done:
-                found.append(Assignment(trial.number, name, dict(trial.params), changes={"seed": seed}))
+            if REPEAT + name not in done:
+                found.append(Assignment(trial.number, name, dict(trial.params), seed=seed))
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scramjet.tuning.methods.interface import run_name
+from scramjet.tuning.assignments import run_name
 from scramjet.tuning.population.exploit_explore import Successor, first_settings, next_generation
 from scramjet.tuning.space import Value
 from scramjet.tuning.study import Study

@@ -24,10 +24,9 @@ from scramjet.tuning.population import matches
 from scramjet.tuning.population.generations import USUAL_GENERATIONS, Member, generations, has_ended, stops
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
-from scramjet.tuning.study import ASSIGNMENT, SECONDS, Study, is_running
+from scramjet.tuning.stored import ASSIGNMENT, REACHED, SECONDS
+from scramjet.tuning.study import Study, is_running
 
-REACHED = "reached"
-"""An attribute of a trial in study.db: the step at which it waits to be rated by matches."""
 _KEPT_BY_FORKS = ("algorithm", "frame_stack", "policy.")
 """Settings with which the weights of another member could not be taken over."""
 
@@ -154,7 +153,7 @@ def _assignment(study: Study, member: Member, generation: int) -> Assignment:
         member.parameters,
         stop if stop < study.base.total_timesteps else None,
         fork,
-        {"seed": study.base.seed + member.number},
+        study.base.seed + member.number,
     )
 
 

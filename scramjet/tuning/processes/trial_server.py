@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from scramjet.errors import ScramjetError
+from scramjet.runtime.files import emptied
 from scramjet.training.callbacks import Callback
-from scramjet.training.config.files import load_frozen
+from scramjet.training.config.files import handed_config
 from scramjet.training.loop import train
 from scramjet.training.session import Session
-from scramjet.training.worlds.trust import Caller
 
 PATIENCE_SECONDS = 20.0
 """How long a run has to save itself when the study is gone."""
@@ -95,7 +95,7 @@ def _be_a_trial(request: dict[str, Any], alive: int) -> NoReturn:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), 2)
+        os.dup2(emptied(Path(request["errors"])), 2)
         pausing = Pausing(request["stop_step"])
         signal.signal(PAUSE, pausing.hear)
         threading.Thread(target=_end_with_the_study, args=(alive,), daemon=True).start()
@@ -116,8 +116,7 @@ def train_as_asked(request: dict[str, Any], pausing: Pausing) -> int:
     try:
         if request["resume"]:
             return train(resume=request["resume"], trust=request["trust"], **where).exit_code
-        # The study wrote this config just now, and has asked for trust where its world needs it.
-        config = load_frozen(Path(request["config"]), Caller(trust=True))
+        config = handed_config(Path(request["config"]), request["approved"])
         return train(config, run_name=request["run_name"], fork=request["fork"], **where).exit_code
     except ScramjetError as error:
         print(error, file=sys.stderr)

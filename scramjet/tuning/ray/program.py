@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import ScramjetError
+from scramjet.runtime.files import emptied
 from scramjet.training.asynchronous.ray.cluster import RayCluster
 from scramjet.tuning.ray.messages import REQUESTS, tell
 
@@ -28,7 +29,7 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     answers, folder = os.dup(1), Path(settings["folder"])
     folder.mkdir(exist_ok=True)
-    log = os.open(folder / "ray.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666)
+    log = emptied(folder / "ray.log")
     os.dup2(log, 1)
     os.dup2(log, 2)
     threading.Thread(target=_read_requests, daemon=True).start()

@@ -11,16 +11,26 @@ from scramjet.errors import RunError
 from scramjet.reports.run_files import world_label
 from scramjet.runtime.files import is_folder
 from scramjet.runtime.locks import FolderLock
-from scramjet.training.config.keywords import with_keywords
+from scramjet.runtime.trust import Approval
 from scramjet.training.config.run_config import RunConfig
-from scramjet.tuning.methods.repeats import PREFIX, SCORE, SEED, TRIAL
 from scramjet.tuning.objective import TRAINING_RETURN, Objective
 from scramjet.tuning.population.schedules import found_settings
 from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.settings import StudySettings
-from scramjet.tuning.space import Space
 from scramjet.tuning.storage import explained, open_storage
-from scramjet.tuning.study import ASSIGNMENT, REASON, RUN, SECONDS, STEPS, Study
+from scramjet.tuning.stored import (
+    ASSIGNMENT,
+    REASON,
+    REPEAT,
+    RUN,
+    SCORE,
+    SECONDS,
+    SEED,
+    STEPS,
+    TRIAL,
+    StoredStudy,
+)
+from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import StudyFile
 
 _STATES = {
@@ -47,8 +57,11 @@ def read_results(folder: Path) -> StudyResults:
     stored, storage = open_storage(database)
     with explained(database):
         trials, kept = stored.get_trials(deepcopy=False), stored.user_attrs
+        checked = StoredStudy(database, file.settings.method, len(stored.directions))
         storage.remove_session()
         storage.engine.dispose()
+    checked.check_trials(trials)
+    checked.check_kept(kept, len(trials))
     repeats = _repeats(kept)
     env = file.base.get("env")
     return StudyResults(
@@ -63,19 +76,18 @@ def read_results(folder: Path) -> StudyResults:
     )
 
 
-def trial_config(folder: Path, trial: TrialSummary, *, trust: bool = False) -> RunConfig:
+def trial_config(folder: Path, trial: TrialSummary, approval: Approval | None = None) -> RunConfig:
     """The config to train like a trial; a TrustError where its world is code that this user has not named.
 
     A member of a population has schedules in it, of the settings along its lineage.
     """
     path = _checked(folder)
     file = StudyFile.read(path / "study.toml")
-    base = file.base_config(path, trust=trust)
-    if file.settings.method != "pbt":
-        return Space(file.space, base).config(base, trial.settings)
     # The study is only read, and its lock, which a process that runs it holds, is not taken.
-    with Study(path, file, base, *open_storage(path / "study.db"), FolderLock(path)) as study:
-        return with_keywords(base, found_settings(study, trial.number))
+    with Study(path, file, *open_storage(path / "study.db"), FolderLock(path), approval) as study:
+        if file.settings.method != "pbt":
+            return study.space.config(study.base, study.parameters(trial.number))
+        return study.space.config(study.base, found_settings(study, trial.number))
 
 
 def objective_text(settings: StudySettings) -> str:
@@ -135,7 +147,7 @@ def _repeats(kept: Mapping[str, Any]) -> dict[int, tuple[Repeat, ...]]:
     """The repeated seeds by the number of their trial."""
     found: dict[int, list[Repeat]] = {}
     for name, result in sorted(kept.items()):
-        if not name.startswith(PREFIX) or not isinstance(result, dict):
+        if not name.startswith(REPEAT) or not isinstance(result, dict):
             continue
         trial, seed, score = _whole(result.get(TRIAL)), _whole(result.get(SEED)), result.get(SCORE)
         if trial is None or seed is None:
@@ -143,7 +155,7 @@ def _repeats(kept: Mapping[str, Any]) -> dict[int, tuple[Repeat, ...]]:
         score = float(score) if isinstance(score, int | float) and not math.isnan(score) else None
         cost = _number(result.get(SECONDS)), _whole(result.get(STEPS))
         found.setdefault(trial, []).append(
-            Repeat(name.removeprefix(PREFIX), seed, score, *cost, _text(result.get(REASON)))
+            Repeat(name.removeprefix(REPEAT), seed, score, *cost, _text(result.get(REASON)))
         )
     return {number: tuple(each) for number, each in found.items()}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scramjet.errors import RunError, ScramjetError
 from scramjet.runtime.files import explain_disk_errors, is_folder, make_folder, write_atomic
+from scramjet.runtime.trust import Approval
 from scramjet.tuning.report.charts import charts
 from scramjet.tuning.report.curves import best_curves
 from scramjet.tuning.report.page import html_page
@@ -27,14 +28,14 @@ class Report:
     path: Path
 
 
-def write_report(folder: Path, *, trust: bool = False) -> Report:
+def write_report(folder: Path, approval: Approval | None = None) -> Report:
     """Make the report of the study in a folder, in place of an earlier one.
 
-    It may be made at any time, also while the study runs. `trust` lets the study name a world of code that this user
+    It may be made at any time, also while the study runs. `approval` lets the study name a world of code that this user
     has not named before; without it such a study has no winner.toml.
     """
     results = read_results(folder)
-    preset, notes = _preset(folder, results, trust=trust)
+    preset, notes = _preset(folder, results, approval)
     results = replace(results, notes=(*results.notes, *notes))
     path = folder / "report"
     if os.path.lexists(path) and not is_folder(path):
@@ -49,13 +50,13 @@ def write_report(folder: Path, *, trust: bool = False) -> Report:
     return Report(results, path)
 
 
-def _preset(folder: Path, results: StudyResults, *, trust: bool) -> tuple[str, list[str]]:
+def _preset(folder: Path, results: StudyResults, approval: Approval | None) -> tuple[str, list[str]]:
     """The text of the winner's preset, empty where there is none, and a note that says why."""
     winner = results.winner()
     if winner is None:
         return "", []
     try:
-        config = trial_config(folder, winner, trust=trust)
+        config = trial_config(folder, winner, approval)
         return preset_text(config, preset_header(results, winner, config)), []
     except ScramjetError as error:
         return "", [f"no winner.toml was written: {error}"]

@@ -12,10 +12,10 @@ from scramjet.cli import run
 from scramjet.errors import ConfigError, RunError
 from scramjet.training.config.files import load_config
 from scramjet.tuning.assignments import Assignment
-from scramjet.tuning.methods.repeats import PREFIX
 from scramjet.tuning.report.reading import read_results, trial_config
 from scramjet.tuning.report.results import TrialState
 from scramjet.tuning.report.write import write_report
+from scramjet.tuning.stored import REPEAT
 from scramjet.tuning.study import Study
 from tests.helpers.written_trials import finish_trial, write_scored_run, write_study
 
@@ -33,7 +33,7 @@ def fill(study: Study) -> None:
         for seed, score in enumerate(scores, 2):
             name = f"trial-{trial:04}-s{seed}"
             write_scored_run(study, name, score, seed)
-            study.keep(PREFIX + name, {"trial": trial, "seed": seed, "score": score, "reason": "", "steps": 4000})
+            study.keep(REPEAT + name, {"trial": trial, "seed": seed, "score": score, "reason": "", "steps": 4000})
     running = study.add({"learning_rate": 0.005, "num_envs": 64})
     study.begin(Assignment(running, f"trial-{running:04}", study.parameters(running)))
     study.fail(study.add({"learning_rate": 0.009, "num_envs": 64}), HOSTILE)
@@ -138,10 +138,11 @@ def test_a_strangers_study_leads_nowhere_outside_its_folder(study, tmp_path):
     secret = write_scored_run(study, "elsewhere", 5.0).rename(tmp_path / "secret")
     shutil.rmtree(study.runs_path / "trial-0005-s2")
     os.symlink(secret, study.runs_path / "trial-0005-s2")
-    study.keep(PREFIX + "../../secret", {"trial": 5, "seed": 9, "score": 1.0})
-    study.keep(PREFIX + "odd", {"trial": "5", "seed": [], "score": {}})
     assert b"secret" not in (write_report(study.path).path / "report.html").read_bytes()
     shutil.rmtree(study.path / "report")
     os.symlink(tmp_path, study.path / "report")
     with pytest.raises(RunError, match="report is no folder"):
+        write_report(study.path)
+    study.keep(REPEAT + "../../secret", {"trial": 5, "seed": 9, "score": 1.0})
+    with pytest.raises(RunError, match="no study wrote"):
         write_report(study.path)
