@@ -15,7 +15,7 @@ from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.web.export_page.page import Facts, shared_page
 from scramjet.web.export_page.trial import can_try, try_page
-from scramjet.web.sharing import visitors_world
+from scramjet.web.export_page.visitors import visitors_world
 
 
 def export_page_command(arguments: Arguments, env_values: dict[str, str]) -> int:

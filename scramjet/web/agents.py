@@ -9,16 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from scramjet.arena.play.thoughts import reward_scale
 from scramjet.errors import ENV_FAILURES, CheckpointError, RunError, ScramjetError, WorldError, shortened
-from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoint_format import METADATA_FILE
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of
 from scramjet.runtime.files import read_link
 from scramjet.runtime.runs import Run, check_run_name
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.playing import load_trained, note_on_played
+
+if TYPE_CHECKING:
+    from scramjet.policies.policy import Policy
 
 LATEST, BEST = "latest", "best"
 MOST_AGENTS = 6
@@ -75,6 +76,9 @@ class Agents:
             return agent
 
     def _read(self, path: Path, run: str) -> Agent:
+        from scramjet.arena.play.thoughts import reward_scale  # loads torch: not before somebody plays or watches
+        from scramjet.training.playing import load_trained, note_on_played
+
         with _blamed_on_world(run):
             policy, config, checkpoint = load_trained(path, trust=self._trust)
             note = note_on_played(config, checkpoint)

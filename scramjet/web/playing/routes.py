@@ -7,7 +7,7 @@ import inspect
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,7 +18,9 @@ from scramjet.engine.layout import num_players
 from scramjet.envs.registry import is_registered_here, registrations
 from scramjet.web.agents import Agents
 from scramjet.web.context import THINKING, PageContext
-from scramjet.web.playing.session import Session
+
+if TYPE_CHECKING:
+    from scramjet.web.playing.session import Session
 
 MOST_SESSIONS = 16
 """Pages that play at the same time: each has a thread and a game."""
@@ -39,16 +41,17 @@ def routes(context: PageContext) -> list[BaseRoute]:
             return
         under_way.add(socket)
         try:
-            await _serve(socket, Session(agents))
+            await _serve(socket, agents)
         finally:
             under_way.discard(socket)
 
     return [Route("/api/play/worlds", _answer_worlds), WebSocketRoute("/api/play", play)]
 
 
-async def _serve(socket: WebSocket, session: Session) -> None:
+async def _serve(socket: WebSocket, agents: Agents) -> None:
     """Play over a socket until it closes. The session lives in a thread of its own: the page is served meanwhile."""
     loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, thread_name_prefix=f"{THINKING}-play")
+    session = await loop.run_in_executor(thread, _session, agents)
     try:
         while True:
             answers = session.answers(_parsed(await socket.receive_text()))
@@ -67,6 +70,13 @@ async def _serve(socket: WebSocket, session: Session) -> None:
     finally:
         thread.submit(session.close)
         thread.shutdown(wait=False)
+
+
+def _session(agents: Agents) -> Session:
+    """Games for one page. The first one takes seconds: it loads torch."""
+    from scramjet.web.playing.session import Session
+
+    return Session(agents)
 
 
 def _parsed(text: str) -> Any:
