@@ -46,9 +46,6 @@ _COMMANDS = (
     "train", "tune", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
     "example", "check", "bench",
 )  # fmt: skip
-_READ_FIRST = ("train", "eval", "play", "tournament", "grade", "export-page", "check", "bench")
-"""Commands that load torch or Numba, which takes seconds: help and wrong flags are answered before that, by what is in
-commands/arguments/."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -160,11 +157,12 @@ def run(words: list[str]) -> int:
 
 
 def _call(command: str, words: list[str]) -> int:
-    """Read the words of a command, import the function that runs it, and run it."""
+    """Read the words of a command, then import the function that runs it, and run it.
+
+    So help and wrong flags are answered before torch is loaded, which takes seconds.
+    """
     name = command.replace("-", "_")
-    given: tuple[Any, ...] = (words,)
-    if command in _READ_FIRST:
-        given = importlib.import_module(f"scramjet.commands.arguments.{name}").read(words)
+    given: tuple[Any, ...] = importlib.import_module(f"scramjet.commands.arguments.{name}").read(words)
     try:
         if command == "train":
             _start_ahead(words)

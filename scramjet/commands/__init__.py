@@ -1,4 +1,4 @@
-"""One module for each subcommand of `scramjet`."""
+"""One module for each subcommand of `scramjet`; its flags are in `arguments/`."""
 
 import sys
 

@@ -6,58 +6,26 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scramjet.commands.command_line import parse
+from scramjet.commands.arguments.compare import Arguments
 from scramjet.errors import ConfigError, printable
-from scramjet.reports.aggregate import Aggregate, Estimate
+from scramjet.reports.aggregate import Estimate
 from scramjet.reports.comparison import Comparison, Contender, compare
 from scramjet.reports.curves import Tables, check_metrics, default_metric
 from scramjet.reports.groups import Configured, Group, configured, group_runs
 from scramjet.reports.run_selection import find_runs
-from scramjet.settings import Positional
 from scramjet.training.display.text import human_count, human_duration, human_number
 
-DESCRIPTION = """Put runs side by side: which settings differ, who is a fork of whom, and final numbers with 95 %
-intervals.
-
-  scramjet compare runs/cartpole-1 runs/cartpole-2
-  scramjet compare cartpole-* --group-by learning_rate
-
-Runs that differ in their seed alone are taken together, unless nothing else differs.
-"""
 _NAME_WIDTH, _VALUE_WIDTH = 22, 17
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """What to compare, and how."""
-
-    runs: Annotated[tuple[str, ...], Positional("RUN RUN ...")]
-    """Runs: paths, names in --runs-dir, patterns such as cartpole-*, or folders of runs."""
-    metric: str | None = None
-    """The metric to compare beside evaluations; by default return_100, or the rating of runs against a pool."""
-    group_by: tuple[str, ...] = ()
-    """Take runs together that agree in these settings: env, algorithm, learning_rate, policy.hidden..."""
-    each: bool = False
-    """Show every run by itself."""
-    aggregate: Aggregate = "mean"
-    """How the numbers of several runs become one: their mean, or the mean of the middle half (interquartile mean)."""
-    json: bool = False
-    """Print one JSON object instead of a table."""
-    runs_dir: Path = Path("runs")
-    """Folder that holds the runs, for runs given by their names."""
-
-
-def compare_command(words: list[str]) -> int:
+def compare_command(arguments: Arguments) -> int:
     """Run `scramjet compare ...`; returns the exit code."""
-    arguments = parse(Arguments, words, prog="scramjet compare", description=DESCRIPTION)
     if arguments.each and arguments.group_by:
         raise ConfigError("--each shows every run by itself, --group-by takes some together; give one")
     runs, notes = configured(find_runs(arguments.runs, arguments.runs_dir))

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from scramjet.commands.command_line import parse
+from scramjet.commands.arguments.example import Arguments
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.outputs import write_output
 from scramjet.runtime.shipped import shipped_file, shipped_names, shown_path
-from scramjet.settings import Positional
-
-DESCRIPTION = """Write an example into the current folder as a start; without a name, list the examples.
-
-  scramjet example corridor
-"""
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Which example."""
-
-    name: Annotated[str | None, Positional("NAME")] = None
-    """A name from the list."""
-
-
-def example_command(words: list[str]) -> int:
+def example_command(arguments: Arguments) -> int:
     """Run `scramjet example ...`; returns the exit code."""
-    arguments = parse(Arguments, words, prog="scramjet example", description=DESCRIPTION)
     names = shipped_names("examples", ".py")
     if arguments.name is None:
         for name in names:

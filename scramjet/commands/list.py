@@ -5,40 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from scramjet.adapters.registry import is_foreign, known_names, note_on_id
-from scramjet.commands.command_line import parse
+from scramjet.commands.arguments.list import Arguments
 from scramjet.commands.output.world_facts import describe, facts
 from scramjet.engine.layout import check_spaces
 from scramjet.envs.registry import Registration, canonical_name, is_registered, load_env, registrations
 from scramjet.errors import WorldError, did_you_mean, printable, shortened
 from scramjet.runtime.shipped import shipped_file, shown_path
-from scramjet.settings import Positional
 from scramjet.training.worlds.user_worlds import name_of
 
-DESCRIPTION = """List the worlds that scramjet knows by name, or show the details of one of them or of your own.
 
-  scramjet list
-  scramjet list maze
-  scramjet list my_world.py
-"""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What to list, and how."""
-
-    world: Annotated[str | None, Positional("WORLD")] = None
-    """Show this world, a name or a file such as my_world.py: its spaces, parameters, presets and page of the docs."""
-    json: bool = False
-    """Print one JSON object instead of text."""
-
-
-def list_command(words: list[str]) -> int:
+def list_command(arguments: Arguments) -> int:
     """Run `scramjet list ...`; returns the exit code."""
-    arguments = parse(Arguments, words, prog="scramjet list", description=DESCRIPTION)
     # Probes, which test learners, come last: people look for games.
     entries = sorted(registrations(), key=lambda entry: (entry.name.startswith("probe_"), entry.name))
     if arguments.world is not None:

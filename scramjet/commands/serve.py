@@ -8,48 +8,17 @@ import secrets
 import sys
 import threading
 import webbrowser
-from dataclasses import dataclass
-from pathlib import Path
 
-from scramjet.commands.command_line import parse
+from scramjet.commands.arguments.serve import Arguments
 from scramjet.errors import ConfigError, shortened
 from scramjet.web.context import THINKING
 from scramjet.web.security import ANY_ADDRESS, LOCAL_NAMES, Access
 from scramjet.web.server import make_app
 from scramjet.web.serving import make_server, open_socket
 
-DESCRIPTION = """Show the runs of a folder in the browser, live: curves, configs, checkpoints, games to watch and play.
 
-  scramjet serve
-  scramjet serve --runs-dir /data/runs --port 8080
-  scramjet serve --host 0.0.0.0                    for others on the network, with a token
-
-Only this machine can open the page, unless --host says otherwise; then it needs a token, which is part of the URL.
-"""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What to show, and to whom."""
-
-    runs_dir: Path = Path("runs")
-    """Folder that holds the runs."""
-    port: int = 8000
-    """Port to listen on; 0: any that is free."""
-    host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0: all of this machine's, with a token."""
-    token: str | None = None
-    """What a visitor must know; none: nothing on this machine, a new random one with --host."""
-    trust: bool = False
-    """Let runs name worlds in files or modules that you have not named yourself: they are run when watched or
-    played."""
-    open: bool = False
-    """Open the page in the browser."""
-
-
-def serve_command(words: list[str]) -> int:
+def serve_command(arguments: Arguments) -> int:
     """Run `scramjet serve ...`; returns the exit code."""
-    arguments = parse(Arguments, words, prog="scramjet serve", description=DESCRIPTION)
     _check(arguments)
     is_local = arguments.host in LOCAL_NAMES
     access = Access(arguments.token or (None if is_local else secrets.token_urlsafe(24)), arguments.host)

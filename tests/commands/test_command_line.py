@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scramjet.cli import _READ_FIRST, run
+from scramjet.cli import run
 from scramjet.commands.arguments import eval, tournament, train
 from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.arguments.flags import flags_of
@@ -87,8 +87,7 @@ def test_the_help_shows_exactly_the_flags_that_are_read_and_fits_80_columns(monk
             run([name, "--help"])
         assert not ending.value.code, name
         told = capsys.readouterr().out
-        home = "commands.arguments" if name in _READ_FIRST else "commands"
-        all_flags = [*flags_of(importlib.import_module(f"scramjet.{home}.{name}").Arguments)]
+        all_flags = [*flags_of(importlib.import_module(f"scramjet.commands.arguments.{name}").Arguments)]
         flags = [flag for flag in all_flags if flag.metavar is None]
         shown = set(re.findall(r"^  (--(?!env\.)\S+?)(?:, (--\S+))?(?= |$)", told, re.MULTILINE))
         both = {flag.spelling for flag in flags if flag.is_switch and (flag.default or name == "train")}

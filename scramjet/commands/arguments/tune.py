@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from scramjet.commands.arguments.env_parameters import split_env_parameters
+from scramjet.commands.arguments.help_text import show_help
+from scramjet.commands.arguments.search import refuse_search
+from scramjet.commands.arguments.spaces import split_dimensions
+from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.settings import Flat
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.settings import StudySettings
@@ -62,3 +67,27 @@ class Arguments:
     place: Annotated[Place, Flat()] = field(default_factory=Place)
     study: Annotated[StudySettings, Flat()] = field(default_factory=StudySettings)
     settings: Annotated[RunConfig, Flat()] = field(default_factory=RunConfig)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A command line of `scramjet tune` that was read."""
+
+    line: CommandLine
+    """The values of flags, but for those that vary and those of the world's parameters."""
+    dimensions: dict[str, str]
+    """How settings vary, by their names."""
+    env_values: dict[str, str]
+    """The values of `--env.NAME` flags."""
+    place: Place
+
+
+def read(words: list[str]) -> tuple[Given]:
+    """What the words of the command say; with --help the help is shown, and the command ends."""
+    words, dimensions = split_dimensions(words)
+    words, env_values = split_env_parameters(words)
+    refuse_search(words)
+    line = read_words(Arguments, words, prog="scramjet tune")
+    if line.wants_help:
+        show_help(Arguments, "scramjet tune", DESCRIPTION)
+    return (Given(line, dimensions, env_values, line.laid_over(Place(), ("place",))),)

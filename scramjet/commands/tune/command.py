@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from scramjet.commands.arguments.env_parameters import split_env_parameters
-from scramjet.commands.arguments.help_text import show_help
-from scramjet.commands.arguments.search import refuse_search
-from scramjet.commands.arguments.tune import DESCRIPTION, Arguments, Place
-from scramjet.commands.command_line import CommandLine, read_words
+from scramjet.commands.arguments.tune import Given, Place
+from scramjet.commands.command_line import CommandLine
 from scramjet.commands.tune.showing import find_study, show_report
-from scramjet.commands.tune.spaces import split_dimensions
 from scramjet.errors import ConfigError
 from scramjet.settings import flag
 
 
-def tune_command(words: list[str]) -> int:
+def tune_command(given: Given) -> int:
     """Run `scramjet tune ...`; returns the exit code."""
-    words, dimensions = split_dimensions(words)
-    words, env_values = split_env_parameters(words)
-    refuse_search(words)
-    given = read_words(Arguments, words, prog="scramjet tune")
-    if given.wants_help:
-        show_help(Arguments, "scramjet tune", DESCRIPTION)
-    place = given.laid_over(Place(), ("place",))
-    if place.report is not None or place.out is not None:
-        return _report(given, place)
+    if given.place.report is not None or given.place.out is not None:
+        return _report(given.line, given.place)
     from scramjet.commands.tune.running import run_study  # loads torch
 
-    return run_study(given, place, dimensions, env_values)
+    return run_study(given)
 
 
 def _report(given: CommandLine, place: Place) -> int:

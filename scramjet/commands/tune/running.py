@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from scramjet.commands.arguments import train
-from scramjet.commands.arguments.tune import Place
+from scramjet.commands.arguments.spaces import read_space
+from scramjet.commands.arguments.tune import Given, Place
 from scramjet.commands.command_line import CommandLine
 from scramjet.commands.tune.showing import find_study, show_ended
-from scramjet.commands.tune.spaces import read_space
 from scramjet.errors import ConfigError
 from scramjet.runtime.trust import said
 from scramjet.settings import flag
@@ -23,13 +23,14 @@ from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET
 
 
-def run_study(given: CommandLine, place: Place, dimensions: dict[str, str], env_values: dict[str, str]) -> int:
+def run_study(given: Given) -> int:
     """Run the study that a command line says; returns the exit code."""
+    place = given.place
     with contextlib.closing(TrialServer(may_fork=True)) as server:
         if place.resume is not None:
-            study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
+            study = _resumed(given.line, [*given.dimensions, *(f"env.{name}" for name in given.env_values)], place)
         else:
-            study = _new(given, dimensions, env_values, place)
+            study = _new(given.line, given.dimensions, given.env_values, place)
         with study:
             result = go_on(study, make_display(place.display), server, ray=place.ray)
             if place.display != "quiet":
