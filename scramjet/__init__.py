@@ -27,6 +27,7 @@ _HOMES = {
     "register": "scramjet.envs",
     "make": "scramjet.adapters.make",
     "RunConfig": "scramjet.training.config.run_config",
+    "Settings": "scramjet.training.config.keyword_types",
     "PPOConfig": "scramjet.algorithms.config",
     "SPOConfig": "scramjet.algorithms.config",
     "AlphaZeroConfig": "scramjet.algorithms.config",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from scramjet.training.callbacks import Callback as Callback
     from scramjet.training.config.files import load_config as load_config
     from scramjet.training.config.files import starting_config as starting_config
+    from scramjet.training.config.keyword_types import Settings as Settings
     from scramjet.training.config.run_config import CheckpointConfig as CheckpointConfig
     from scramjet.training.config.run_config import EvaluationConfig as EvaluationConfig
     from scramjet.training.config.run_config import RunConfig as RunConfig

@@ -64,7 +64,7 @@ class PPOConfig:
     target_kl: float | None = None
     """Stop an update's epochs once the mean KL divergence of an epoch exceeds this; none: never."""
     adam_eps: float = 1e-5
-    """Adam's epsilon."""
+    """Adam's epsilon, which keeps its steps finite where gradients are near 0."""
     normalize_observations: bool = True
     """Normalize observations to mean 0 and deviation 1 by running statistics: numbers, not choices, flags or images."""
     normalize_rewards: bool = True

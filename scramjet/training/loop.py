@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from torch import nn
 
@@ -25,6 +25,7 @@ from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
+from scramjet.training.config.keyword_types import Settings
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display import Display, Mode, QuietDisplay, StoppedBy, make_display
 from scramjet.training.display.compilation import compilation_shown
@@ -60,12 +61,12 @@ def train(
     run_name: str | None = None,
     network: nn.Module | None = None,
     display: Mode = "auto",
-    total_timesteps: int | str | None = None,
+    total_timesteps: int | float | str | None = None,
     time_limit: str | None = None,
     trust: bool = False,
     callbacks: Iterable[Any] = (),
     rank_timeout: float = RANK_TIMEOUT,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> TrainResult:
     """Train an agent: the command `scramjet train` from Python.
 

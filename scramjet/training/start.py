@@ -73,7 +73,7 @@ class StartRequest:
     """Name of a new run's folder; None: the world's name and a number."""
     network: nn.Module | None = None
     """The user's own network; None: the default one."""
-    total_timesteps: int | str | None = None
+    total_timesteps: int | float | str | None = None
     """Env steps to train for, where they differ from the config's."""
     time_limit: str | None = None
     """The time limit, where it differs from the config's."""

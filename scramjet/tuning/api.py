@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
@@ -20,6 +20,7 @@ from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
+from scramjet.tuning.keyword_types import TuneSettings
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.methods.repeats import RepeatedSeeds
@@ -45,7 +46,7 @@ def tune(
     display: DisplayMode = "auto",
     trust: bool = False,
     ray: str | None = None,
-    **settings: Any,
+    **settings: Unpack[TuneSettings],
 ) -> TuneResult:
     """Search for good settings: the command `scramjet tune` from Python.
 
@@ -58,13 +59,14 @@ def tune(
     """
     stop_if_being_read()
     mode = coerce("display", display, DisplayMode)
-    of_study = {name: settings.pop(name) for name in _STUDY_FIELDS if name in settings}
+    given: dict[str, Any] = {**settings}
+    of_study = {name: given.pop(name) for name in _STUDY_FIELDS if name in given}
     if resume is not None:
-        if config is not None or space is not None or settings:
+        if config is not None or space is not None or given:
             raise ConfigError("a resumed study keeps its space and config: give resume and a budget alone")
         study = resumed_study(Path(resume), of_study, trust=trust)
     else:
-        base = with_keywords(_base(config, trust=trust), settings)
+        base = with_keywords(_base(config, trust=trust), given)
         study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)
     with study, contextlib.closing(TrialServer()) as server:
         return go_on(study, make_display(mode), server, ray=ray)

@@ -162,26 +162,26 @@ class RunConfig:
     """The project (W&B, Trackio) or experiment (Aim, MLflow) that the run is filed under there; none: the tool's own
     setting, else scramjet."""
     ppo: Annotated[PPOConfig, Flat()] = field(default_factory=PPOConfig)
-    """Proximal policy optimization."""
+    """The settings of PPO; the searches use some of them too."""
     spo: SPOConfig = field(default_factory=SPOConfig)
-    """Sequential Monte Carlo policy optimisation."""
+    """The settings of SPO: its search by particles, and learning from it."""
     alphazero: AlphaZeroConfig = field(default_factory=AlphaZeroConfig)
-    """Gumbel AlphaZero."""
+    """The settings of Gumbel AlphaZero: its tree search, and learning from it."""
     curiosity: CuriosityName | None = None
     """Reward what is new beside what the world pays, for worlds where reward is rare: rnd, what a network cannot yet
     predict of a random one; icm, where a step led that could not be predicted; noveld, a step from what is known to
     what is new; counts, what the episode has visited least; e3b, what is far from all of the episode so far; see
     docs/curiosity.md."""
     bonus: BonusConfig = field(default_factory=BonusConfig)
-    """Bonuses for what is new."""
+    """The bonuses of `curiosity` for what is new."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
-    """The network."""
+    """The network that chooses actions and estimates values."""
     self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
-    """Opponents in games of several players."""
+    """Opponents in games of several players: earlier selves, policies of other runs, scripted players."""
     eval: EvaluationConfig = field(default_factory=EvaluationConfig)
-    """Evaluation during training."""
+    """Evaluation during training, on envs of its own."""
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-    """Checkpoints."""
+    """How often checkpoints are written, and how many are kept."""
 
     def __post_init__(self) -> None:
         settle(self)
