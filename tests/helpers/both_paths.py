@@ -35,6 +35,8 @@ from scramjet.training.session import Session
 NUM_UPDATES = 3
 CLOSE = 1e-3
 """Largest distance of the fast path from plain torch: of weights in units of what was learned, of numbers relative."""
+MOST_GRADIENTS = 100
+"""Gradient steps of an update, at most: more take long, and rounding grows with them."""
 TREMOR, TREMORS = 1e-5, 3
 """Where a training is further off, plain torch is run so many times with its first weights changed by this share."""
 SENSITIVITY = 10.0
@@ -99,14 +101,16 @@ def values_of(name: str, hint: Any, default: Any) -> list[Any]:
     if origin is Literal:
         return [*arguments]
     if origin is tuple and arguments[0] is int:
-        return [(8,), (16, 8), (8, 8, 8), (24,)]
+        return [(8,), (16, 8), (8, 8, 8), (24,), (64, 64), (130,)]
     if origin is tuple and arguments[0] is str:
         return [(word,) for word in OF_TEXT[name]]
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     if hint is bool:
         return [False, True]
+    if name == "num_threads":
+        return [1, 2, 3]
     if hint is int:
-        return [0, 1, 2, 3, 4, 5, 8, 12, *([default // 2, default] if is_number else [])]
+        return [0, 1, 2, 3, 4, 5, 8, 12, *([default // 2, default] if is_number else [33, 70])]
     if hint is float:
         scale = abs(default) if is_number and default else 0.25
         return [scale / 4, scale / 2, 2 * scale, 4 * scale, *([0.0, 1.0] if scale >= 0.1 else [0.0])]
@@ -383,6 +387,8 @@ def fits(case: Case) -> bool:
         if config.algorithm != "ppo":
             check_searchable(world, policy, config.algorithm)
     except ScramjetError:
+        return False
+    if config.ppo.epochs * config.ppo.num_minibatches_for(config.batch_size, config.sequence_length) > MOST_GRADIENTS:
         return False
     is_for_one = is_foreign(case.world) or num_players(world) == 1
     return not (is_for_one and config.self_play.is_used)
