@@ -11,10 +11,20 @@ from hypothesis import HealthCheck, Phase, given, settings
 from scramjet.training.config.files import field_docs
 from scramjet.training.session import Session
 from tests.helpers import both_paths
-from tests.helpers.both_paths import CORE_WORLDS, NOT_DRAWN, SMALL, Case, cases, compare, drawn_settings, worlds
+from tests.helpers.both_paths import (
+    CORE_WORLDS,
+    NOT_DRAWN,
+    OWN_WORLDS,
+    SMALL,
+    Case,
+    cases,
+    compare,
+    drawn_settings,
+    worlds,
+)
 
 KNOWN = (
-    Case("own_arm", {"policy.noise_color": 1.0}),  # the same noise in every rollout
+    Case("pendulum", {"policy.noise_color": 1.0}),  # the same noise in every rollout
     Case("cartpole", {"num_envs": 12}, change="hook"),  # acted without it, learned with it
     Case("cartpole", {"policy.shared_trunk": True}, network="own class"),
     Case("cartpole", change="halve_a_gradient"),
@@ -55,7 +65,7 @@ def test_both_paths_train_the_same_in_any_world() -> None:
 def test_both_paths_train_the_same_on_the_gpu() -> None:
     for case in KNOWN:
         must_be_equal(Case(case.world, case.settings, case.network, case.change, "cuda"))
-    settings(max_examples=40, **DRAWING)(given(cases(CORE_WORLDS, "cuda"))(must_be_equal))()
+    settings(max_examples=40, **DRAWING)(given(cases((*CORE_WORLDS, *OWN_WORLDS), "cuda"))(must_be_equal))()
 
 
 def test_a_path_that_computes_something_else_is_apart(monkeypatch: pytest.MonkeyPatch) -> None:
