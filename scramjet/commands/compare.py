@@ -19,9 +19,9 @@ from scramjet.reports.comparison import Comparison, Contender, compare
 from scramjet.reports.curves import Tables, check_metrics, default_metric
 from scramjet.reports.groups import Configured, Group, configured, group_runs
 from scramjet.reports.run_selection import find_runs
-from scramjet.training.display.text import human_count, human_duration, human_number
+from scramjet.training.display.text import duration_in_tenths, human_count, human_number
 
-_NAME_WIDTH, _VALUE_WIDTH = 22, 17
+_NAME_WIDTH, _VALUE_WIDTH = 23, 17
 
 
 def compare_command(arguments: Arguments) -> int:
@@ -89,7 +89,8 @@ def _cell(name: str, number: Estimate | None) -> Text:
     """A number in readable form, with its interval on a second line."""
     if number is None:
         return Text("-")
-    show = human_duration if name.startswith("seconds") else human_count if name.startswith("steps") else human_number
+    is_time, is_count = name.startswith("seconds"), name.startswith("steps")
+    show = duration_in_tenths if is_time else human_count if is_count else human_number
     ends = "" if math.isnan(number.low) else f"{show(number.low)} to {show(number.high)}"
     has_width = ends and show(number.low) != show(number.high)
     return Text(f"{show(number.center)}\n{ends}" if has_width else show(number.center))

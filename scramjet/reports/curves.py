@@ -12,7 +12,7 @@ import numpy as np
 from scramjet.errors import ConfigError, RunError, did_you_mean
 from scramjet.reports.aggregate import Aggregate, band, mean, on_grid, smoothed
 from scramjet.reports.groups import Configured, Group
-from scramjet.reports.metrics_table import STEP, TIME, MetricsTable, Numbers, thinned
+from scramjet.reports.metrics_table import STEP, Curve, MetricsTable, Numbers, thinned
 from scramjet.reports.run_files import RunFiles
 from scramjet.training.telemetry.metrics import main_metric
 
@@ -135,7 +135,10 @@ def panels(groups: Sequence[Group], runs: Sequence[Configured], tables: Tables, 
             for axis in settings.axes if by_steps else ():
                 series = list(by_steps)
                 if axis == "time":
-                    series = [_over_time(one, [tables.of(run) for run in members]) for one, members in by_steps.items()]
+                    series = [
+                        _over_time(one, [tables.of(run) for run in members], metric)
+                        for one, members in by_steps.items()
+                    ]
                 found.append(_panel(title, metric, axis, [one for one in series if len(one.x) > 0]))
     return [panel for panel in found if panel.series]
 
@@ -159,16 +162,18 @@ def _drawn(
     return Series(group.label, number, (run.name,), curve.x, curve.y, nothing, nothing), [run]
 
 
-def _over_time(one: Series, tables: Sequence[MetricsTable]) -> Series:
+def _over_time(one: Series, tables: Sequence[MetricsTable], metric: str) -> Series:
     """A curve over steps drawn over wall time instead: at each step, the mean time that its runs took to get there.
 
     Averaging the runs at equal times would mix what they learned with how busy the machine was, and let those that
     finished early drop out of the mean.
     """
-    times = mean(on_grid([table.curve(TIME, STEP) for table in tables], one.x))
-    known = np.isfinite(times)
-    later = np.maximum.accumulate(times[known])  # a run that ended early does not turn time back
-    return replace(one, x=later, y=one.y[known], low=one.low[known], high=one.high[known])
+    curves = [Curve(table.column(STEP), table.times(metric)) for table in tables]
+    known = [Curve(each.x[np.isfinite(each.y)], each.y[np.isfinite(each.y)]) for each in curves]
+    times = mean(on_grid(known, one.x))
+    is_known = np.isfinite(times)
+    later = np.maximum.accumulate(times[is_known])  # a run that ended early does not turn time back
+    return replace(one, x=later, y=one.y[is_known], low=one.low[is_known], high=one.high[is_known])
 
 
 def _panel(title: str, metric: str, axis: Axis, series: Sequence[Series]) -> Panel:

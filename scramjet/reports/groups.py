@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scramjet.errors import ConfigError, RunError, did_you_mean, printable
-from scramjet.reports.run_files import RunConfigFile, RunFiles
+from scramjet.reports.run_files import RunConfigFile, RunFiles, world_label
 
 _NOT_LEARNING = (
     "config_version", "seed", "time_limit", "env_timeout", "checkpoint.every", "checkpoint.keep_last_n",
@@ -134,7 +134,8 @@ def _labels(shared: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[Confi
 def _label(settings: Mapping[str, Any], names: Sequence[str]) -> str:
     texts = []
     for name in names:
-        value = value_text(settings[name], 24)
+        value = world_label(str(settings[name])) if name == "env.name" else settings[name]
+        value = value_text(value, 24)
         short = name.rpartition(".")[2]
         texts.append(value if name in ("env.name", "algorithm") else f"{printable(short)} {value}")
     return ", ".join(texts)

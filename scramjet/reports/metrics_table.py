@@ -26,6 +26,7 @@ Numbers = NDArray[np.float64]
 
 STEP, TIME = "step", "time.elapsed_seconds"
 """The two columns that curves are drawn over."""
+_EVALUATING = "time.evaluate_seconds"
 _GROWING = (STEP, TIME, "update")
 """Columns of which a merged row keeps the later number; of all others it keeps the mean."""
 _MOST_COLUMNS, _LONGEST_NAME = 1000, 200
@@ -99,10 +100,16 @@ class MetricsTable:
 
     def curve(self, name: str, x: str = STEP, most_points: int | None = None) -> Curve:
         """The points of a metric over the column `x`, thinned to `most_points`: see `thinned`."""
-        over, values = self.column(x), self.column(name)
+        over, values = self.times(name) if x == TIME else self.column(x), self.column(name)
         finite = np.isfinite(over) & np.isfinite(values)
         curve = Curve(over[finite], values[finite])
         return curve if most_points is None else thinned(curve, most_points)
+
+    def times(self, name: str) -> Numbers:
+        """When each row of a metric was known, in seconds of wall time [rows]: an evaluation at its end, all else when
+        the update was done, before the evaluation that its record waited for."""
+        elapsed = self.column(TIME)
+        return elapsed if name.startswith("eval/") else elapsed - np.nan_to_num(self.column(_EVALUATING))
 
     def last(self) -> dict[str, float]:
         """The newest number of each metric, also of those that not every record has."""

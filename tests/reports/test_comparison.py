@@ -225,12 +225,14 @@ def test_runs_of_unequal_speed_are_averaged_at_equal_steps_and_worlds_have_panel
     for seed, seconds in ((1, 1.0), (2, 3.0)):
         records = [{**record_at(update, return_100=100.0 * update), "time": {"elapsed_seconds": seconds * update}}
                    for update in range(1, 11)]  # fmt: skip
+        records[-1] |= {"time": {"elapsed_seconds": seconds * 10 + 90, "evaluate_seconds": 90}, "eval/mean_return": 7.0}
         write_run(tmp_path, f"run-{seed}", records, seed=seed)
     _, by_time = panels_of(tmp_path, "return_100")
     (series,) = by_time.series
     # at update u both have 100 u, which took u and 3 u seconds
     assert series.x.tolist() == pytest.approx((series.y / 50).tolist())
-    assert (series.x[-1], series.y[-1]) == (20.0, 1000.0)
+    assert (series.x[-1], series.y[-1]) == (20.0, 1000.0), "the curve ends with the last update"
+    assert panels_of(tmp_path, "eval/mean_return")[1].series[0].x.tolist() == [110.0], "after the evaluation"
     for world, top in (("maze", 1.0), ("snake", 900.0)):
         write_run(tmp_path / "worlds", world, rising(top, 2), env=world)
     found = [(panel.title, panel.axis, [each.number for each in panel.series])

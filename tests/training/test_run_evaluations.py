@@ -58,7 +58,7 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_lower_bound_and_it_is
     assert checkpoint.metadata["best_lower_bound"] == BETTER.lower_bound
     assert [line for line in capsys.readouterr().out.splitlines() if "new best" in line] == [
         "new best: mean return 52.000 at step 32",
-        "new best: mean return 50.000, surer than 52.000 at step 64",
+        "new best: mean return 50.000 at step 64 (exceeds 48.347 with 95 % confidence, 42.503 before)",
         "new best: mean return 51.000 at step 160",
     ]
 

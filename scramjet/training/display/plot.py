@@ -11,7 +11,7 @@ from rich.text import Text
 from scramjet.training.display.chart import Points, Window, are_alike, line_chart
 from scramjet.training.display.text import ASCII, Glyphs, human_count, human_number
 
-NOTHING_YET = "no value yet"
+NOTHING_YET = "no data yet"
 """Stands in a chart without points."""
 LABEL_WIDTH = 8
 """Columns of the labels beside a chart: fixed, so that it does not move when they change."""

@@ -110,6 +110,14 @@ def human_duration(seconds: float | None) -> str:
     return f"{f'{days}d ' if days else ''}{hour}:{minute:02d}:{second:02d}"
 
 
+def duration_in_tenths(seconds: float) -> str:
+    """A time that is compared with others: 0:04.2, 1:15.0; whole seconds from an hour on."""
+    if not 0 <= seconds < 3599.95:
+        return human_duration(seconds)
+    minutes, tenths = divmod(round(10 * seconds), 600)
+    return f"{minutes}:{tenths / 10:04.1f}"
+
+
 def human_number(value: float | None) -> str:
     """A measured value in at most eight characters, about four digits of it; "-" when there is none."""
     if value is None:

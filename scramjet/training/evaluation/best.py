@@ -16,8 +16,17 @@ class Best:
     @property
     def mean_text(self) -> str:
         """The mean return with about five digits, as messages show it: 500.00, 12.345, 0.9876."""
-        size = abs(self.mean_return)
-        return f"{self.mean_return:.{2 if size >= 100 else 3 if size >= 10 else 4}f}"
+        return _in_five_digits(self.mean_return)
+
+    @property
+    def bound_text(self) -> str:
+        """The lower bound in the same way."""
+        return _in_five_digits(self.lower_bound)
+
+
+def _in_five_digits(value: float) -> str:
+    size = abs(value)
+    return f"{value:.{2 if size >= 100 else 3 if size >= 10 else 4}f}"
 
 
 def is_new_best(candidate: Best, best: Best | None) -> bool:

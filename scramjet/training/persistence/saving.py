@@ -82,9 +82,10 @@ class Saver:
         if not is_new_best(candidate, before):
             return False
         self._best_before, session.best = before, candidate
-        if before is not None and candidate.mean_return < before.mean_return:
-            text += f", surer than {before.mean_text}"  # its lower bound is higher
-        self._display.event(f"new best: {text} at step {step:,}")
+        why = ""
+        if before is not None and candidate.mean_return < before.mean_return:  # the last best may have had luck
+            why = f" (exceeds {candidate.bound_text} with 95 % confidence, {before.bound_text} before)"
+        self._display.event(f"new best: {text} at step {step:,}{why}")
         return True
 
     def _written(self, save: Callable[[], Path], *, is_best: bool, is_last: bool) -> str:

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from scramjet.adapters.registry import LIBRARIES
 from scramjet.engine.layout import num_players
 from scramjet.envs.registry import is_registered_here, registrations
 from scramjet.web.agents import Agents
@@ -88,7 +89,7 @@ def _parsed(text: str) -> Any:
 
 
 def _answer_worlds(request: Request) -> Response:
-    """The built-in worlds, for a page that lets people choose one."""
+    """The built-in worlds, for a page that lets people choose one, and the prefixes of worlds that nobody can play."""
     worlds = []
     for entry in registrations():
         if is_registered_here(entry.name) or entry.name.startswith("probe_"):
@@ -96,4 +97,4 @@ def _answer_worlds(request: Request) -> Response:
         env = entry.env_class()()
         about = (inspect.getdoc(type(env)) or "").partition("\n")[0]
         worlds.append({"name": entry.name, "num_players": num_players(env), "about": about})
-    return JSONResponse({"worlds": worlds})
+    return JSONResponse({"worlds": worlds, "libraries": list(LIBRARIES)})

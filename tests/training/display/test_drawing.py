@@ -11,6 +11,7 @@ from scramjet.training.display.plot import plot, scale_of, step_axis, step_windo
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
+    duration_in_tenths,
     human_bytes,
     human_count,
     human_duration,
@@ -104,7 +105,7 @@ def test_values_that_are_alike_but_for_rounding_are_a_line_in_the_middle():
 def test_a_chart_without_points_says_so_where_the_words_fit():
     frame = "         |"
     wide, narrow = (plot([], [], (0.0, 100.0), *size, ASCII) for size in ((26, 3), (20, 2)))
-    assert [line.plain for line in wide] == [frame, frame + "  no value yet  ", frame]
+    assert [line.plain for line in wide] == [frame, frame + "  no data yet   ", frame]
     assert [line.plain for line in narrow] == [frame + " " * 10, frame]
 
 
@@ -128,6 +129,7 @@ def test_counts_durations_measured_values_and_sizes_read_as_a_person_writes_them
             0: "0:00", 5.9: "0:05", 75: "1:15", 3599: "59:59", 3600: "1:00:00", 3675: "1:01:15", 90_061: "1d 1:01:01",
             -3: "0:00", None: "-:--", inf: "-:--",
         },
+        duration_in_tenths: {0: "0:00.0", 4.23: "0:04.2", 59.96: "1:00.0", 75: "1:15.0", 3600: "1:00:00", nan: "-:--"},
         human_number: {
             None: "-", 4: "4", 0.0: "0.0", 0.00025: "2.5e-4", -0.0123: "-0.0123", 1.5: "1.50", -98.25: "-98.25",
             487.31: "487.3", -12345.6: "-12345.6", 1_500_000.0: "1.5M", nan: "nan", inf: "inf",

@@ -65,11 +65,11 @@ def test_before_the_first_episode_has_ended_charts_say_so_and_keep_their_places(
         nothing = {"episodes": 0, "return_100": None, "length_100": None, "stat/win": None}
         screen.play(a_record(1, **nothing), a_record(2, **nothing))
         assert re.search(r"\bwin +-", screen.text)
-        assert screen.text.count("no value yet") == charts
+        assert screen.text.count("no data yet") == charts
         labels = [line[:2] for line in screen.lines]
         screen.play(a_record(3))
         assert [line[:2] for line in screen.lines] == labels
-        assert "no value yet" not in screen.text
+        assert "no data yet" not in screen.text
 
 
 def test_nothing_moves_when_a_warning_or_an_event_comes_and_goes():

@@ -1,7 +1,7 @@
 /** What the Compare view shows of an answer of /api/compare: traces of a plot, its legend, and tables. */
 
 import { element, svg } from "./dom.js";
-import { count, duration, number } from "./format.js";
+import { count, durationInTenths, number } from "./format.js";
 import { stateMark } from "./marks.js";
 import { curveColours } from "./plots.js";
 
@@ -94,7 +94,7 @@ function shownName(name) {
 
 function cell(name, estimate) {
   if (!estimate) return element("td", {}, "–");
-  const shown = name.startsWith("seconds") ? duration : name.startsWith("steps") ? count : number;
+  const shown = name.startsWith("seconds") ? durationInTenths : name.startsWith("steps") ? count : number;
   const [low, high] = [shown(estimate.low), shown(estimate.high)];
   const interval = estimate.low === null || low === high ? null : `${low} to ${high}`;
   return element("td", {}, shown(estimate.value),

@@ -49,6 +49,14 @@ export function duration(seconds) {
   return `${whole} s`;
 }
 
+/** The same to a tenth of a second below an hour, for times that are compared: "4.2 s", "1 m 15.0 s". */
+export function durationInTenths(seconds) {
+  if (typeof seconds !== "number" || !Number.isFinite(seconds) || seconds >= 3599.95) return duration(seconds);
+  const tenths = Math.max(0, Math.round(seconds * 10));
+  const rest = `${((tenths % 600) / 10).toFixed(1)} s`;
+  return tenths < 600 ? rest : `${Math.floor(tenths / 600)} m ${rest}`;
+}
+
 /** How long ago a time (seconds since 1970) was: "3 m ago". */
 export function ago(time) {
   if (typeof time !== "number") return NONE;

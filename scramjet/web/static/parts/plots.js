@@ -1,6 +1,6 @@
 /** Plots by plotly, whose script is loaded when the first plot is drawn; colours follow the page, light and dark. */
 
-import { element } from "./dom.js";
+import { element, replace } from "./dom.js";
 
 let loading = null;
 const drawn = new Set();
@@ -40,6 +40,12 @@ export async function draw(place, contents) {
   const { traces, layout = {} } = contents();
   place.redraw = () => draw(place, contents);
   drawn.add(place);
+  if (traces.every((trace) => trace.x.length === 0)) { // axes of nothing would be invented
+    Plotly.purge(place);
+    replace(place, element("p", { class: "no-data quiet" }, "no data yet"));
+    return;
+  }
+  if (place.querySelector(".no-data")) replace(place);
   await Plotly.react(place, traces, merged(baseLayout(), layout), { displayModeBar: false, responsive: true });
 }
 

@@ -50,13 +50,17 @@ export class RunData {
     this.rows = Math.ceil(this.rows / 2);
   }
 
-  /** The points of a metric where it has a number, over "step" or "time.elapsed_seconds". */
+  /**
+   * The points of a metric where it has a number, over "step" or "time.elapsed_seconds". What an update gave was known
+   * when it was done, and an evaluation, which its record waited for, at its end.
+   */
   curve(name, over) {
     const [x, y] = [[], []];
     const [places, column] = [this.columns[over] ?? [], this.columns[name] ?? []];
+    const waited = over === "step" || name.startsWith("eval/") ? [] : (this.columns["time.evaluate_seconds"] ?? []);
     for (let row = 0; row < this.rows; row += 1) {
       if (column[row] === null || column[row] === undefined || places[row] === null) continue;
-      x.push(places[row]);
+      x.push(places[row] - (waited[row] ?? 0));
       y.push(column[row]);
     }
     return { x, y };

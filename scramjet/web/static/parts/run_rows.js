@@ -6,18 +6,18 @@ import { progressBar, sparkline, stateMark } from "./marks.js";
 
 /** [key to sort by, title, class of its cells] */
 export const COLUMNS = [
-  ["name", "Run", ""],
+  ["name", "Run", "long"],
   ["state", "State", ""],
-  ["env", "World", "hide-narrow"],
+  ["env", "World", "long hide-narrow"],
   ["algorithm", "Algorithm", "hide-middle"],
   ["seed", "Seed", "right hide-middle"],
   ["step", "Steps", "right"],
   ["value", "Return", "right"],
   [null, "Curve", "hide-narrow"],
   ["steps_per_second", "Steps/s", "right hide-narrow"],
-  ["seconds_left", "Time left", "right hide-narrow"],
+  ["seconds_left", "Time", "right hide-narrow"],
   ["started", "Started", "right hide-narrow"],
-  ["tags", "Tags", "hide-middle"],
+  ["tags", "Tags", "tagged hide-middle"],
 ];
 
 /**
@@ -86,6 +86,6 @@ function valueCell(row) {
 }
 
 function timeCell(row) {
-  if (row.state === "running") return duration(row.seconds_left);
+  if (row.state === "running") return row.seconds_left === null ? "–" : `${duration(row.seconds_left)} left`;
   return row.elapsed ? element("span", { class: "quiet" }, `took ${duration(row.elapsed)}`) : "–";
 }

@@ -117,6 +117,7 @@ class RunList {
       if (this.open.has(row.key)) lines.push(...members.get(row).map((member) => this.line(member, [], true)));
     }
     this.place(lines);
+    this.body.parentElement.classList.toggle("has-tags", found.some((row) => row.tags?.length > 0));
     this.drawCounts(found, groups.length);
     this.drawEmpty(found.length);
   }

@@ -8,6 +8,11 @@ const ARROWS = {
   ArrowLeft: ["left", "west", "anticlockwise", "backwards", "back"],
 };
 
+const SIGNS = {
+  ArrowLeft: { sign: "←", isUpright: false }, ArrowRight: { sign: "→", isUpright: false },
+  ArrowUp: { sign: "↑", isUpright: true }, ArrowDown: { sign: "↓", isUpright: true },
+};
+
 /** The number of the move that a key means among these names; null where it means none. */
 export function moveOfKey(key, names) {
   const lower = names.map((name) => name.toLowerCase());
@@ -16,6 +21,7 @@ export function moveOfKey(key, names) {
   }
   if (!/^[0-9]$/.test(key)) return null;
   if (lower.includes(key)) return lower.indexOf(key);
+  if (names.length > 9 || lower.some((name) => /^[0-9]$/.test(name))) return null; // digits would be other moves' names
   const place = Number(key) - 1;
   return place >= 0 && place < names.length ? place : null;
 }
@@ -39,11 +45,12 @@ export function isTyping(event) {
 
 /** Which keys play at a table of the server, in words. */
 export function keysText(table) {
-  const names = table.moves.map((name) => name.toLowerCase());
-  const hasArrows = table.bounds !== null || names.some((name) => moveOfKey("ArrowLeft", [name]) === 0);
-  const hasDigits = names.length > 0 && names.length <= 9;
-  const parts = [hasArrows ? "arrow keys" : null, hasDigits ? `keys 1 ${names.length > 2 ? "to" : "and"} ${names.length}` : null].filter(Boolean);
-  const play = parts.length ? `Play with the ${parts.join(" or ")}. ` : "";
+  const works = (key) => (table.bounds ? table.bounds.length > 1 || !SIGNS[key].isUpright : moveOfKey(key, table.moves) !== null);
+  const arrows = Object.keys(SIGNS).filter(works).map((key) => SIGNS[key].sign);
+  const digits = table.bounds ? [] : [..."0123456789"].filter((key) => moveOfKey(key, table.moves) !== null);
+  const range = digits.length > 2 ? `${digits[0]} to ${digits.at(-1)}` : digits.join(" and ");
+  const parts = [arrows.join(" "), range].filter(Boolean);
+  const play = parts.length ? `Play with the keys ${parts.join(" or ")}. ` : "";
   return `${play}U undo, N new game${table.adviser || table.has_verdicts ? ", H hints" : ""}.`;
 }
 
