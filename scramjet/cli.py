@@ -166,7 +166,10 @@ def _call(command: str, words: list[str]) -> int:
     try:
         if command == "train":
             _start_ahead(words)
-        function: Callable[..., int] = getattr(_loaded(f"scramjet.commands.{name}"), f"{name}_command")
+        from scramjet.commands.output.loading import loading_shown
+
+        with loading_shown(command):
+            function: Callable[..., int] = getattr(_loaded(f"scramjet.commands.{name}"), f"{name}_command")
         with _interruptible():
             return function(*given)
     finally:

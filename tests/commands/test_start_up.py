@@ -1,11 +1,16 @@
 """What a command loads before it answers: nobody waits for torch who does not train or play."""
 
+import io
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
 from scramjet.cli import _COMMANDS
+from scramjet.commands.output.loading import loading_shown
 from tests.helpers.pages import make_run
 from tests.helpers.written_trials import finish_trial, write_study
 
@@ -70,3 +75,20 @@ def test_help_mistakes_lists_reports_and_the_page_of_runs_come_without_torch(tmp
         assert not too_slow & set(loaded), step
         is_mistake = step[0] in ("trian", "train") or "--no-such-flag" in step
         assert code == (2 if is_mistake and "--help" not in step else 0), step
+
+
+def test_a_terminal_is_told_while_a_command_loads_and_a_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    for kind, expected in ((Terminal, "scramjet eval: loading"), (io.StringIO, "")):
+        monkeypatch.setattr(sys, "stderr", shown := kind())
+        with loading_shown("eval"):
+            deadline = time.monotonic() + 30
+            while expected not in shown.getvalue():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        assert shown.getvalue().endswith("\x1b[K" if expected else ""), "it is gone when the command begins"
+        assert expected or not shown.getvalue()

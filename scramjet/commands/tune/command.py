@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scramjet.commands.arguments.tune import Given, Place
 from scramjet.commands.command_line import CommandLine
+from scramjet.commands.output.loading import loading_shown
 from scramjet.commands.tune.showing import find_study, show_report
 from scramjet.errors import ConfigError
 from scramjet.settings import flag
@@ -13,8 +14,8 @@ def tune_command(given: Given) -> int:
     """Run `scramjet tune ...`; returns the exit code."""
     if given.place.report is not None or given.place.out is not None:
         return _report(given.line, given.place)
-    from scramjet.commands.tune.running import run_study  # loads torch
-
+    with loading_shown("tune"):
+        from scramjet.commands.tune.running import run_study
     return run_study(given)
 
 
