@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.arena.results import wilson_interval
+from scramjet.algorithms.intervals import wilson_interval
 from scramjet.arena.solver.graded_positions import CLASSES, COLS, ROWS, GradedPositions, graded_positions
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.games.connect_four import ConnectFour
@@ -158,6 +158,7 @@ def check_world(world: Any) -> None:
     """Refuse worlds in which perfect play is not known to the grades."""
     if not isinstance(world, ConnectFour) or (world.rows, world.cols, world.connect) != (ROWS, COLS, 4):
         raise ConfigError(
-            f"grades are for connect_four with {ROWS} rows, {COLS} columns and four in a line, not for {world!r}; "
-            f"train with --env connect_four --env.rows {ROWS} --env.cols {COLS} --env.connect 4"
+            f"a grade compares moves with perfect play, which is known of connect_four with {ROWS} rows, {COLS} "
+            f"columns and four in a line alone, not of {world!r}; other worlds are measured by scramjet eval RUN, "
+            f"games for several by scramjet eval RUN --against random"
         )

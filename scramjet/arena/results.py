@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-NORMAL_95 = 1.959963984540054
-"""Half the width, in deviations, of the middle 95 % of a normal distribution."""
+from scramjet.algorithms.intervals import wilson_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +73,3 @@ class Score:
         counts = {"wins": self.wins, "draws": self.draws, "losses": self.losses}
         intervals = {f"{name}_interval": list(wilson_interval(count, self.games)) for name, count in counts.items()}
         return {"games": self.games, **counts, **intervals}
-
-
-def wilson_interval(successes: int, trials: int, *, deviations: float = NORMAL_95) -> tuple[float, float]:
-    """The confidence interval of a probability after `successes` in `trials` (Wilson 1927); by default of 95 %."""
-    if trials == 0:
-        return 0.0, 1.0
-    share, square = successes / trials, deviations**2 / trials
-    centre = (share + 0.5 * square) / (1.0 + square)
-    half_width = deviations * math.sqrt(share * (1.0 - share) / trials + 0.25 * square / trials) / (1.0 + square)
-    low = 0.0 if successes == 0 else centre - half_width  # exactly, not up to rounding
-    return low, 1.0 if successes == trials else centre + half_width

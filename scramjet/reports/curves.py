@@ -14,12 +14,11 @@ from scramjet.reports.aggregate import Aggregate, band, mean, on_grid, smoothed
 from scramjet.reports.groups import Configured, Group
 from scramjet.reports.metrics_table import STEP, Curve, MetricsTable, Numbers, thinned
 from scramjet.reports.run_files import RunFiles
-from scramjet.training.telemetry.metrics import main_metric
+from scramjet.training.telemetry.metrics import MAIN_METRICS, VERSUS_RANDOM, main_metric
 
 Axis = Literal["steps", "time"]
 MOST_POINTS = 800
 """Points of one drawn curve: more could not be told apart."""
-_MAIN = {"return": "return_100", "rating": "self_play/rating"}  # what `main_metric` calls them, and their keys
 _UNITS = ((2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
 
@@ -78,9 +77,10 @@ class Tables:
 def default_metric(runs: Sequence[RunFiles]) -> str:
     """The metric that tells best how these runs go: what the terminal view shows first.
 
-    The rating only where all have one: a single run against a pool would drive all others out of the picture.
+    In games for several a rating only where all have one, else the win rate against random moves, and the return only
+    where a run has neither: a single run of another kind would drive all others out of the picture.
     """
-    kinds = set()
+    kinds, have_win_rates = set(), True
     for run in runs:
         try:
             last = run.last_record()
@@ -88,7 +88,10 @@ def default_metric(runs: Sequence[RunFiles]) -> str:
             continue
         if last is not None:
             kinds.add(main_metric(last)[0])
-    return _MAIN["rating" if kinds == {"rating"} else "return"]
+            have_win_rates &= VERSUS_RANDOM in last
+    if len(kinds) == 1:
+        return MAIN_METRICS[kinds.pop()]
+    return VERSUS_RANDOM if kinds and have_win_rates else MAIN_METRICS["return"]
 
 
 def check_metrics(metrics: Sequence[str], runs: Sequence[RunFiles], tables: Tables) -> list[str]:

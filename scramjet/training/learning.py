@@ -23,6 +23,7 @@ from scramjet.policies.value_layer import value_layer
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.telemetry.metrics import metric_for
 
 Prepared = TypeVar("Prepared")
 
@@ -132,19 +133,11 @@ def make_entropy_tuner(config: PPOConfig, policy: Policy) -> EntropyTuner | None
     return EntropyTuner(config.entropy_coef, target=target, unit=unit, rate=config.target_entropy_rate)
 
 
-_MUST_BE_FINITE = (
-    "policy_loss", "value_loss", "grad_norm", "spo/temperature_loss", "spo/alpha", "bonus/loss", "bonus/value_loss",
-)  # fmt: skip
-
-
 def check_finite(metrics: Mapping[str, float | None]) -> None:
-    """Raise a TrainingError where a loss is not finite."""
-    for name in _MUST_BE_FINITE:
-        value = metrics.get(name)
-        if value is not None and not math.isfinite(value):
-            fix = "--learning-rate (--fork), or bound rewards with --reward-clip 10"
-            if name.startswith("bonus/"):
-                fix = "--bonus.learning-rate (--fork)"
-            raise TrainingError(
-                f"training diverged: {name} became {value}; go back to the last checkpoint with a lower {fix}"
-            )
+    """Raise a TrainingError where a metric is not finite that stops a run then, by the table of metrics."""
+    for name, value in metrics.items():
+        metric = metric_for(name)
+        if metric is None or metric.if_not_finite != "stops" or value is None or math.isfinite(value):
+            continue
+        fix = f"go back to the last checkpoint with a lower {metric.if_diverged}"
+        raise TrainingError(f"training diverged: {name} became {value}; {fix}")

@@ -33,7 +33,7 @@ from scramjet.training.display.logged import LoggedDisplay
 from scramjet.training.display.screen import Screen
 from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.evaluation.within_run import RunEvaluations, evaluation_metrics
+from scramjet.training.evaluation.within_run import RunEvaluations
 from scramjet.training.parallel.failures import failing_together
 from scramjet.training.parallel.restarts import after_restart
 from scramjet.training.parallel.together import Together
@@ -150,7 +150,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             with clock.phase("evaluate"):
                 evaluation = evaluations.evaluate_if_due(update)
             record = {"update": update, "step": step, **session.progress.add(episodes), **metrics, **collected}
-            record |= evaluation_metrics(evaluation) | {"time": clock.read(config.batch_size)}
+            record |= evaluations.metrics(evaluation) | {"time": clock.read(config.batch_size)}
             record |= callbacks.update(record, evaluation, session)
             for sink in session.sinks:
                 callbacks.give(sink, record, session)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -25,16 +27,19 @@ class Player:
 
     def act(self, out: Transition) -> np.ndarray:
         """Choose actions for the observations in `out`."""
-        self._turn = torch.from_numpy(out.turn.copy())
+        self._turn = torch.from_numpy(out.turn.copy()).to(self._policy.device)
         self._recurrent.fetch_movers(self._turn)
         state = self._recurrent.movers if self._recurrent.is_used else None
         action = self._policy.act(out.obs, state, mask=out.mask, generator=self._generator)
         self._recurrent.keep_movers(self._turn)
-        return action.numpy()
+        return action.cpu().numpy()
 
     def see(self, out: Transition) -> None:
         """Take in a step's results: reset the recurrent states of episodes that ended."""
-        self._recurrent.reset_ended(self._turn, out.terminated, out.truncated)
+        ended: list[Any] = [out.terminated, out.truncated]
+        if self._recurrent.states.device.type != "cpu":
+            ended = [torch.from_numpy(array.copy()).to(self._recurrent.states.device) for array in ended]
+        self._recurrent.reset_ended(self._turn, *ended)
 
 
 class RowSearchPlayer:

@@ -12,6 +12,7 @@ from scramjet.training.display.interface import StoppedBy
 from scramjet.training.display.text import short_path
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.session import Session
+from scramjet.training.telemetry.metrics import VERSUS_RANDOM
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,10 +36,12 @@ class TrainResult:
     def __repr__(self) -> str:
         """One line: the run, its length and what it reached, without the network and the metrics."""
         parts = [repr(short_path(self.run_path)), f"step={self.step:,}"]
-        mean_return = self.metrics.get("return_100")
-        if mean_return is not None:
+        mean_return, won = self.metrics.get("return_100"), self.metrics.get(VERSUS_RANDOM)
+        if won is not None:  # returns of games say nothing
+            parts.append(f"won_vs_random={won:.2f}")
+        elif mean_return is not None:
             parts.append(f"return_100={mean_return:.2f}")
-        if self.evaluation is not None:
+        if self.evaluation is not None and won is None:
             mean, std = self.evaluation.mean_return, self.evaluation.std_return
             parts.append(f"evaluation={mean:.2f} ± {std:.2f} over {self.evaluation.episodes:,} episodes")
         if self.stopped_by is not None:

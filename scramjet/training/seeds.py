@@ -23,6 +23,11 @@ def evaluation_episodes(seed: int, step: int) -> EpisodeSeed:
     return EpisodeSeed.of(seed + EVALUATION_OFFSET, f"evaluate at {step}")
 
 
+def strength_episodes(seed: int, step: int) -> EpisodeSeed:
+    """The games that measure the policy's strength after `step` env steps: fresh ones each time."""
+    return EpisodeSeed.of(seed + EVALUATION_OFFSET, f"strength at {step}")
+
+
 def unseen_episodes(seed: int) -> EpisodeSeed:
     """The episodes of `scramjet eval`, which no run has trained on or chosen its best checkpoint by."""
     return EpisodeSeed.of(seed + EVALUATION_OFFSET, "test")

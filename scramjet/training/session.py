@@ -34,12 +34,13 @@ from scramjet.training.asynchronous.collector import Asynchronous, Replayed
 from scramjet.training.asynchronous.ray.setup import make_ray_actors
 from scramjet.training.asynchronous.schedule import ScheduleLog
 from scramjet.training.collector import Collector, Synchronous
-from scramjet.training.components import make_evaluator, make_training_pool, policy_for, symmetry_tables
+from scramjet.training.components import make_evaluator, make_pool, make_training_pool, policy_for, symmetry_tables
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.curiosity import Curiosity
 from scramjet.training.curiosity.setup import make_curiosity
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
+from scramjet.training.evaluation.strength import OPPONENTS, Strength, is_game
 from scramjet.training.learner import Learner
 from scramjet.training.learning import Learning
 from scramjet.training.persistence.metadata import member_metadata
@@ -49,6 +50,7 @@ from scramjet.training.search.player import SearchingPlayer
 from scramjet.training.search.setup import make_searching
 from scramjet.training.seeds import action_generator, seed_of_fork, training_episodes
 from scramjet.training.self_play.league import League
+from scramjet.training.self_play.members import MemberFiles
 from scramjet.training.self_play.opponents import Opponents
 from scramjet.training.self_play.setup import make_league, seat_opponents
 from scramjet.training.telemetry.progress import Progress
@@ -88,6 +90,9 @@ class Session:
     """The processes that train this run together, of which this is one."""
     league: League | None = None
     """The pool of opponents and the results against them; None without self-play against others."""
+    strength: Strength | None = None
+    """Measures the policy in games for several; None in other worlds, without evaluations, and on ranks but the first.
+    """
     first_update: int = 0
     """Updates done before this process began: not 0 after a resume."""
     first_step: int = 0
@@ -143,6 +148,8 @@ class Session:
         """Close the sinks, the last one first, then end the threads and processes of actors and envs."""
         with contextlib.ExitStack() as parts:  # closes all, also where one of them raises
             parts.callback(self.evaluator.pool.close)
+            if self.strength is not None:
+                parts.callback(self.strength.pool.close)
             if self.league is not None:
                 parts.callback(self.league.close)
             parts.callback(self.pool.close)
@@ -233,7 +240,7 @@ def build_session(
         learner: Learning[Any]
         sitting = seat_opponents(config, pool, policy, seed)
         league = make_league(config, run.path, pool, policy, network, sitting, metadata, seed=seed) if sitting else None
-        if config.searches:
+        if config.traits.search:
             player, learner = make_searching(config, pool, policy, seed)
         else:
             player, learner = _learning(config, pool, policy, seed, sitting, ranks)
@@ -242,6 +249,16 @@ def build_session(
         num_evaluated = config.eval.episodes if ranks.is_first else 1  # other ranks do not evaluate
         evaluator = make_evaluator(config, episodes=num_evaluated, beside=pool)
         unless_built.callback(evaluator.pool.close)
+        strength = None
+        if ranks.is_first and is_game(pool) and (config.eval.every or config.eval.final_episodes):
+            games_pool = evaluator.pool
+            if not is_foreign(config.env):  # where envs are cheap, all games at once
+                games_pool = make_pool(
+                    config, num_envs=evaluator.pool.num_envs * len(OPPONENTS) * pool.num_players, num_threads=1
+                )
+                unless_built.callback(games_pool.close)
+            how: dict[str, Any] = {"samples": config.eval.samples, "max_steps": config.eval.max_steps}
+            strength = Strength(games_pool, MemberFiles(run.path), metadata, **how)
         session = Session(
             config=config,
             run=run,
@@ -258,6 +275,7 @@ def build_session(
             collector=_collector(config, run, player, learner, generator, seed, league, sitting, ranks),
             ranks=ranks,
             league=league,
+            strength=strength,
         )
         unless_built.pop_all()
     for each in (pool, session.evaluator.pool, session.metrics_log):

@@ -20,7 +20,7 @@ from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.runtime.trust import said
 from scramjet.runtime.video.video_file import require_packages
-from scramjet.search.requirements import check_searchable, note_on_chance
+from scramjet.search.requirements import SearchKind, check_searchable, note_on_chance
 from scramjet.settings import coerce
 from scramjet.training.asynchronous.ray.cluster import require_ray
 from scramjet.training.config import files as config_files
@@ -217,8 +217,8 @@ def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, 
     resolved = resolve(config)
     if resolved.video_every:
         require_packages()
-    if resolved.algorithm != "ppo":
-        check_searchable(resolved.make_env(), None, resolved.algorithm)
+    if resolved.traits.search is not None:
+        check_searchable(resolved.make_env(), None, resolved.traits.search)
     return (resolved, "") if config.num_threads != "auto" else limit_threads(resolved, network)
 
 
@@ -245,8 +245,8 @@ def _any_run_in(runs_dir: Path) -> Path:
 
 def _advice(config: RunConfig) -> str:
     """A warning about settings that seldom learn well; empty where there is none."""
-    if config.searches:
-        return _advice_on_search(config)
+    if config.traits.search is not None:
+        return _advice_on_search(config, config.traits.search)
     if config.ppo.loss == "impala" and config.ppo.epochs > 1:
         return (
             f"impala with num_epochs={config.ppo.epochs}: its gradient has no clip, and more than one pass over a "
@@ -255,14 +255,13 @@ def _advice(config: RunConfig) -> str:
     return ""
 
 
-def _advice_on_search(config: RunConfig) -> str:
+def _advice_on_search(config: RunConfig, kind: SearchKind) -> str:
     """How much a search asks of the network, and a warning about worlds with chance."""
-    assert config.algorithm != "ppo"
-    spo = config.spo
-    evaluations = spo.particles * spo.depth if config.algorithm == "spo" else config.alphazero.simulations
+    spo, simulations = config.spo, config.alphazero.simulations
+    evaluations = {"spo": spo.particles * spo.depth, "alphazero": simulations}[kind]
     cost = f"each of the {config.batch_size:,} moves of an update asks the network {evaluations} times"
     world = config.make_env()
-    return joined_notes(cost, note_on_chance(world, config.algorithm) if isinstance(world, Env) else "")
+    return joined_notes(cost, note_on_chance(world, kind) if isinstance(world, Env) else "")
 
 
 def fork_run(
@@ -296,6 +295,8 @@ def fork_run(
         session.first_step = checkpoint.step
         if session.league is not None:
             session.league.begin(checkpoint.step)
+        if session.strength is not None:
+            session.strength.measured_at = checkpoint.step
         session.lineage = lineage
         return session
 

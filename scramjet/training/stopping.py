@@ -44,7 +44,7 @@ class Stopping:
     def breaks_off(self) -> bool:
         """Whether to break a rollout off: Ctrl-C, SIGTERM or SIGHUP came, or the time is over for a search, whose
         rollouts may take minutes."""
-        is_over = self._session.config.searches and time.perf_counter() >= self.deadline
+        is_over = self._session.config.traits.search is not None and time.perf_counter() >= self.deadline
         return self.is_signalled() or is_over
 
     def reason(self) -> StoppedBy | None:

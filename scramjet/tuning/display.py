@@ -176,14 +176,14 @@ def _value_text(value: Any) -> str:
 def running_table(study: Study, runs: list[TrialRun], seconds: float) -> Group:
     """The trials that run now, and where the study stands."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("trial", "step", "of", "return"):
+    for name in ("trial", "step", "of", "score"):
         table.add_column(name, justify="right", style="bold" if name == "trial" else "")
     table.add_column("settings", overflow="ellipsis", no_wrap=True)
     for run in runs:
         progress, assignment = run.progress(), run.assignment
         settings = settings_text(study.space.settings(assignment.parameters))
         stop = assignment.stop_step or progress.total_steps
-        numbers = human_count(progress.step), human_count(stop), human_number(progress.mean_return)
+        numbers = human_count(progress.step), human_count(stop), human_number(progress.score)
         seed = "" if assignment.seed is None else f" seed {assignment.seed}"
         table.add_row(f"{assignment.trial}{seed}", *numbers, Text(printable(settings)))
     return Group(table, Text(standing(study, seconds), style="dim"))

@@ -12,6 +12,7 @@ import numpy as np
 from scramjet.errors import ConfigError, RunError, did_you_mean, shortened
 from scramjet.reports.metrics_table import STEP, TIME, Curve, MetricsTable
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.telemetry.metrics import VERSUS_RANDOM
 from scramjet.tuning.settings import StudySettings
 
 FINAL, TRAINING_RETURN = "eval/mean_return", "return_100"
@@ -59,13 +60,14 @@ class Objective:
     def score(self, run: Path) -> float:
         """The score of a run that has ended; infinite for a return never reached. A RunError if it has none."""
         table = _table(run)
-        curve = table.curve(self.metric)
+        metric = self._told_by(table, self.metric)
+        curve = table.curve(metric)
         if len(curve.y) == 0:
             raise RunError(self._missing(table))
         if self.kind == "area":
             return area(curve)
         if self.kind in ("time_to", "steps_to"):
-            return first_reaching(table.curve(self.metric, TIME if self.kind == "time_to" else STEP), self.target)
+            return first_reaching(table.curve(metric, TIME if self.kind == "time_to" else STEP), self.target)
         return float(curve.y[-1])
 
     def score_so_far(self, run: Path) -> float | None:
@@ -73,13 +75,18 @@ class Objective:
 
         The final evaluation and the way to a return are judged by the training return so far.
         """
+        table = _table(run)
         metric = TRAINING_RETURN if self.kind != "metric" else self.metric
-        curve = _table(run).curve(metric)
+        curve = table.curve(self._told_by(table, metric))
         if len(curve.y) == 0:
             return None
         if self.kind == "area":
             return area(curve)
         return -float(curve.y[-1]) if self.kind in ("time_to", "steps_to") else float(curve.y[-1])
+
+    def _told_by(self, table: MetricsTable, metric: str) -> str:
+        """The metric to read in place of a return: in games for several, where it says nothing, the win rate."""
+        return VERSUS_RANDOM if self.kind != "metric" and len(table.curve(VERSUS_RANDOM).y) else metric
 
     def cost_of(self, run: Path) -> float:
         """What a run has cost so far: seconds of training, or env steps."""

@@ -13,6 +13,7 @@ from scramjet.errors import RunError, ScramjetError, printable
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.files import read_regular, remove_tree
 from scramjet.runtime.locks import is_in_use
+from scramjet.training.telemetry.metrics import main_metric
 from scramjet.tuning.assignments import Assignment, Ending, Outcome
 from scramjet.tuning.processes.client import TrialProcess, TrialServer
 from scramjet.tuning.processes.trial_server import PAUSE
@@ -33,8 +34,8 @@ class Progress:
 
     step: int = 0
     total_steps: int = 0
-    mean_return: float | None = None
-    """The mean return of the last 100 episodes of training."""
+    score: float | None = None
+    """The mean return of the last 100 episodes of training, or in games for several the rating or win rate."""
 
 
 class TrialRun:
@@ -103,8 +104,7 @@ class TrialRun:
     def progress(self) -> Progress:
         """How far the run is, by its metrics."""
         record = self._last_record()
-        mean = record.get("return_100")
-        return Progress(int(record.get("step", 0)), self._total, mean if isinstance(mean, int | float) else None)
+        return Progress(int(record.get("step", 0)), self._total, main_metric(record)[1])
 
     def _request(self) -> dict[str, Any]:
         """What the process is to do."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from scramjet.algorithms.cycles import CycleTest, cycle_test
+from scramjet.algorithms.intervals import NORMAL_95
 from scramjet.algorithms.ratings import ANCHOR_RATING, Rankings, Ratings, Results, rate
-from scramjet.arena.results import NORMAL_95, Score
+from scramjet.arena.results import Score
 from scramjet.arena.tournaments.entrants import RANDOM, Entrant
 from scramjet.arena.tournaments.log import BatchResult, Outcome
 

@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Callable
 
+from scramjet.algorithms.intervals import wilson_interval
 from scramjet.arena.head_to_head import Match, MatchResult, play_prepared
 from scramjet.arena.players import NetworkPlayer, SearchPlayer
-from scramjet.arena.results import Score, wilson_interval
+from scramjet.arena.results import Score
 from scramjet.errors import printable
 from scramjet.training.worlds.world_files import shown_name
 

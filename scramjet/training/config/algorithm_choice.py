@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar
 
 from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
@@ -10,6 +10,26 @@ from scramjet.errors import ConfigError
 from scramjet.training.self_play.config import SelfPlayConfig
 
 Algorithm = Literal["ppo", "spo", "alphazero"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the rest of a run goes by, whichever algorithm it is."""
+
+    search: Literal["spo", "alphazero"] | None
+    """The search with the network that chooses the actions of rollouts; None: the policy draws them."""
+    has_ppo_loss: bool
+    """It learns by the loss of PPO or of V-trace: their settings, value bins and curiosity are for it."""
+    learns_in_ranks: bool
+    """Several processes can learn together."""
+
+
+TRAITS: dict[str, Traits] = {
+    "ppo": Traits(search=None, has_ppo_loss=True, learns_in_ranks=True),  # also with --loss impala
+    "spo": Traits(search="spo", has_ppo_loss=False, learns_in_ranks=False),
+    "alphazero": Traits(search="alphazero", has_ppo_loss=False, learns_in_ranks=False),
+}
+"""Of every algorithm."""
 
 Config = TypeVar("Config", bound=Any)
 """A RunConfig."""
@@ -27,8 +47,14 @@ def check_algorithm(config: Any) -> None:
         if config.algorithm != name and (changed := _changed(getattr(config, name), default)):
             raise ConfigError(f"{name}.{changed} is for another algorithm; add --algorithm {name}, or leave it out")
     _check_bins(config)
-    if not config.searches:
-        return
+    if not config.traits.has_ppo_loss:
+        _check_own_loss(config)
+    if config.traits.search:
+        _check_searching(config)
+
+
+def _check_own_loss(config: Any) -> None:
+    """Refuse settings of a RunConfig that PPO's loss uses, with an algorithm that has a loss of its own."""
     usual = PPOConfig()
     changed = next((n for n in _changed_names(config.ppo, usual) if n not in (*SHARED_SETTINGS, "advantage")), None)
     if changed is not None or config.ppo.advantage == "vtrace":
@@ -40,6 +66,10 @@ def check_algorithm(config: Any) -> None:
             f"policy.value_bins={config.policy.value_bins} is learned by PPO's loss, and algorithm="
             f"{config.algorithm!r} has its own; leave it out"
         )
+
+
+def _check_searching(config: Any) -> None:
+    """Refuse what cannot be combined with rollouts whose actions a search chooses."""
     if config.policy.noise_color:
         raise ConfigError(
             f"policy.noise_color={config.policy.noise_color} is for rollouts, and algorithm={config.algorithm!r} "

@@ -249,7 +249,8 @@ class EvaluationSettings(TypedDict, total=False):
     every: int
     """Updates between evaluations; 0: only at the end."""
     episodes: int
-    """Episodes played in each evaluation."""
+    """Episodes played in each evaluation; in games for several also as many from each seat against random moves, and
+    against the policy's own first self."""
     final_episodes: int
     """Episodes played after the last update; 0: none."""
     samples: bool

@@ -81,7 +81,7 @@ def check_processes(config: Any) -> None:
     number = config.num_processes
     if number == 1:
         return
-    if config.searches:
+    if not config.traits.learns_in_ranks:
         raise ConfigError(
             f"num_processes={number}, and algorithm={config.algorithm!r} learns in one process; use --num-processes 1, "
             f"or --algorithm ppo"

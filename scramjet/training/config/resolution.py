@@ -68,7 +68,7 @@ def _with_batches(config: RunConfig) -> RunConfig:
     usual_envs = -(-usual.num_envs // number) * number
     num_envs = config.num_envs if isinstance(config.num_envs, int) else usual_envs
     num_steps = config.num_steps
-    if num_steps == "auto" and config.searches:
+    if num_steps == "auto" and config.traits.search:
         num_steps = usual.num_steps
     if num_steps == "auto":
         fitting = max(FEWEST_STEPS, config.total_timesteps / (USUAL_UPDATES * num_envs))
@@ -154,7 +154,7 @@ def _num_threads(config: RunConfig, cores: int) -> int:
     if config.mode == "async":
         assert isinstance(config.num_actors, int)
         return cores if config.ray_address is not None else max(1, cores - config.num_actors)
-    if config.searches:  # each env has many branches
+    if config.traits.search:  # each env has many branches
         return cores
     num_minibatches = config.ppo.num_minibatches_for(config.batch_size, config.sequence_length)
     shape = config.policy

@@ -30,7 +30,7 @@ from scramjet.settings import (
     require_counts,
     settle,
 )
-from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
+from scramjet.training.config.algorithm_choice import TRAITS, Algorithm, Traits, check_algorithm
 from scramjet.training.config.mode_checks import check_mode, check_processes
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.curiosity.config import BonusConfig, CuriosityName, check_curiosity
@@ -54,7 +54,8 @@ class EvaluationConfig:
     every: int = 20
     """Updates between evaluations; 0: only at the end."""
     episodes: int = 32
-    """Episodes played in each evaluation."""
+    """Episodes played in each evaluation; in games for several also as many from each seat against random moves, and
+    against the policy's own first self."""
     final_episodes: int = 100
     """Episodes played after the last update; 0: none."""
     samples: bool = False
@@ -280,9 +281,9 @@ class RunConfig:
         return self.num_envs * self.num_steps
 
     @property
-    def searches(self) -> bool:
-        """Whether a search plays the rollouts."""
-        return self.algorithm != "ppo"
+    def traits(self) -> Traits:
+        """What the rest of a run goes by, whichever algorithm it is."""
+        return TRAITS[self.algorithm]
 
     @property
     def sequence_length(self) -> int:

@@ -97,10 +97,10 @@ def check_curiosity(config: Any) -> None:
                 )
         return
     _check_method(config.curiosity, config.bonus)
-    if config.searches:
+    if not config.traits.has_ppo_loss:
         raise ConfigError(
-            f"curiosity={config.curiosity!r} is for PPO, and algorithm={config.algorithm!r} searches; use --algorithm "
-            f"ppo, or --curiosity none"
+            f"curiosity={config.curiosity!r} is for PPO's loss, and algorithm={config.algorithm!r} has its own; use "
+            f"--algorithm ppo, or --curiosity none"
         )
     for name in ("pool_fraction", "fixed_fraction"):
         if share := getattr(config.self_play, name):

@@ -81,6 +81,8 @@ class Summary:
     """`scramjet eval --render` can draw its world."""
     is_game: bool = False
     """Its seats play against each other, so that their returns say nothing."""
+    versus: Record | None = None
+    """The win rates against random moves and the first self, by their keys; None where there are none."""
     rating: float | None = None
     """The rating against the pool of opponents; None where there is none."""
     hints: tuple[Hint, ...] = ()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from scramjet.training.telemetry.metrics import MAIN_OF_SEARCH, Record, statistic_name
+from scramjet.training.telemetry.metrics import MAIN_METRICS, MAIN_OF_SEARCH, Record, main_metric, statistic_name
 from scramjet.training.telemetry.recent_means import PREFIX, RecentMeans
 
 MAX_SHOWN = 12
@@ -19,7 +19,9 @@ def statistics_of(record: Record, recent: RecentMeans) -> dict[str, float | None
     The world's are those of `recent` episodes, None before one had them. Of the others, values that are None or not
     finite are left out.
     """
-    others = {key: value for key, value in record.items() if _is_number(value) and not key.startswith(PREFIX)}
+    shown_above = MAIN_METRICS[main_metric(record)[0]]
+    others = {key: record[key] for key in record if _is_number(record[key]) and not key.startswith(PREFIX)}
+    others.pop(shown_above, None)
     found = {key: value for key, value in {**recent.means, **others}.items() if statistic_name(key) is not None}
     ordered = sorted(found, key=_rank)
     return {str(statistic_name(key)): found[key] for key in ordered[:MAX_SHOWN]}
@@ -29,6 +31,8 @@ def _rank(key: str) -> int:
     """Where a statistic comes: a search's, self-play, the world's, of callbacks and networks, single opponents."""
     if key in MAIN_OF_SEARCH:
         return 0
+    if key.startswith("versus/"):
+        return 1
     if key.startswith("self_play/"):
         return 4 if key.startswith("self_play/against/") else 1
     return 2 if key.startswith(PREFIX) else 3

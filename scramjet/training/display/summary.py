@@ -16,7 +16,7 @@ from scramjet.training.display.statistics import search_findings, statistics_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
 from scramjet.training.session import Session
-from scramjet.training.telemetry.metrics import Record
+from scramjet.training.telemetry.metrics import VERSUS_RANDOM, Record
 from scramjet.training.telemetry.phase_clock import PhaseClock
 from scramjet.training.worlds.space_notes import world_note
 from scramjet.training.worlds.world_files import shown_name
@@ -73,7 +73,7 @@ def _extras(session: Session) -> list[str]:
 
 def _mode_note(config: RunConfig) -> str:
     """How a run trains that searches or is asynchronous, in a few words; empty for others."""
-    if config.algorithm != "ppo":
+    if config.traits.search:
         return f"{config.algorithm}: returns are by search, evaluations by the network alone"
     if config.mode == "sync":
         return ""
@@ -103,6 +103,7 @@ def summary_of(
         return_100=record["return_100"],
         recent_episodes=len(session.progress.returns),
         best_return=None if session.best is None else session.best.mean_return,
+        versus=record if record.get(VERSUS_RANDOM) is not None else None,
         rating=record.get("self_play/rating"),
         evaluation=evaluation.as_dict() if evaluation else None,
         stopped_by=stopped_by,
@@ -130,6 +131,6 @@ def _can_be_watched(session: Session) -> bool:
 
 def _recent_statistics(session: Session, record: Record) -> dict[str, float]:
     """The statistics that a display showed last, but for a search's, which has a line of its own."""
-    others = {key: value for key, value in record.items() if not key.startswith("search/")}
+    others = {key: value for key, value in record.items() if not key.startswith(("search/", "versus/"))}
     shown = statistics_of(others, session.progress.statistics)
     return {name: value for name, value in shown.items() if value is not None}

@@ -11,6 +11,7 @@ from pathlib import Path
 from scramjet.adapters.factories import must_be_given
 from scramjet.adapters.registration_call import registration
 from scramjet.adapters.registry import is_foreign
+from scramjet.algorithms.intervals import mean_half_width, share_half_width
 from scramjet.training.display.interface import Hint, RunInfo, Summary
 from scramjet.training.telemetry.metrics import Record
 
@@ -229,20 +230,7 @@ def shell_lines(command: str, width: int) -> list[str]:
 
 def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     """The result of a run, as (label, value)."""
-    how = ", played by search" if summary.search else ""
-    rows = [("return", f"{human_number(summary.return_100)} over the last {summary.recent_episodes} episodes{how}")]
-    if summary.return_100 is None:
-        told = "fewer episodes finished than play at once" if summary.recent_episodes else "no episode finished"
-        rows = [("return", told)]
-    if summary.rating is not None:
-        best = "" if summary.best_return is None else f", best {human_number(summary.best_return)}"
-        rows = [("rating", f"{human_number(summary.rating)} by recent games against the pool{best}")]
-    elif summary.best_return is not None:
-        judged = " in an evaluation" if summary.evaluation else ""
-        rows.append(("best return", f"{human_number(summary.best_return)}{judged}"))
-    if summary.evaluation:
-        alone = " (network alone)" if summary.search else ""
-        rows.append(("evaluation", f"{evaluation_line(summary.evaluation, glyphs)}{alone}"))
+    rows = _result_rows(summary, glyphs)
     if summary.search:
         rows.append(("search", ", ".join(_first_that_fit(summary.search))))
     if summary.statistics:
@@ -255,6 +243,38 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
         rows.append(("restarts", f"{summary.num_restarts:,} of envs that failed"))
     rows.append(("run", short_path(summary.run_path)))
     return rows
+
+
+def _result_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
+    """What a run has reached: returns, or in games for several, where these say nothing, rating and win rates."""
+    is_told = summary.return_100 is not None
+    how = ", played by search" if summary.search else ""
+    told = "fewer episodes finished than play at once" if summary.recent_episodes else "no episode finished"
+    over = f"{human_number(summary.return_100)} over the last {summary.recent_episodes} episodes{how}"
+    rows = [] if summary.versus is not None and is_told else [("return", over if is_told else told)]
+    if summary.rating is not None:
+        best = "" if summary.best_return is None else f", best {human_number(summary.best_return)}"
+        rows = [("rating", f"{human_number(summary.rating)} by recent games against the pool{best}")]
+    elif summary.best_return is not None and summary.versus is None:
+        judged = " in an evaluation" if summary.evaluation else ""
+        rows.append(("best return", f"{human_number(summary.best_return)}{judged}"))
+    alone = " (network alone)" if summary.search else ""
+    if summary.versus is not None:
+        rows += [("win rate", f"{part}{alone}") for part in versus_lines(summary.versus, glyphs)]
+    elif summary.evaluation:
+        rows.append(("evaluation", f"{evaluation_line(summary.evaluation, glyphs)}{alone}"))
+    return rows
+
+
+def versus_lines(record: Record, glyphs: Glyphs) -> list[str]:
+    """The win rates of a record in words, each with its 95 % interval."""
+    games = int(record["versus/games"])
+    texts = []
+    for key, opponent in (("versus/random", "random moves"), ("versus/first", "its first self")):
+        share, over = record[key], f"over {games:,} games"
+        width = human_number(share_half_width(share, games))
+        texts.append(f"{human_number(share)} {glyphs.plus_minus} {width} vs {opponent} {over}")
+    return texts
 
 
 def _first_that_fit(statistics: Mapping[str, float], width: int = 60) -> list[str]:
@@ -281,16 +301,17 @@ def summary_title(summary: Summary) -> str:
 
 
 def evaluation_line(evaluation: Record, glyphs: Glyphs) -> str:
-    """An evaluation in one line, from a result or from a record's "eval/" keys."""
+    """An evaluation in one line, from a result or from a record's "eval/" keys; ± is a 95 % interval of the mean."""
     mean, std, length, episodes = (
         evaluation.get(f"eval/{key}", evaluation.get(key))
         for key in ("mean_return", "std_return", "mean_length", "episodes")
     )
-    if mean is not None and std is not None and std < 1e-9 * abs(mean):  # what rounding left of equal returns
-        std = 0.0
-    text = f"{human_number(mean)} {glyphs.plus_minus} {human_number(std)}"
+    text = human_number(mean)
+    if mean is not None and std is not None and episodes is not None and episodes > 1:
+        std = 0.0 if std < 1e-9 * abs(mean) else std  # what rounding left of equal returns
+        text += f" {glyphs.plus_minus} {human_number(mean_half_width(std, int(episodes)))}"
     if episodes is not None:
-        text += f" over {episodes:.0f} episodes"
+        text += f" over {episodes:.0f} episode{'s' * (episodes != 1)}"
     if length is not None:
         text += f", length {human_number(length)}"
     cut = evaluation.get("eval/cut_episodes", evaluation.get("cut_episodes"))

@@ -28,8 +28,9 @@ from scramjet.training.display.text import (
     human_duration,
     human_number,
     size_of,
+    versus_lines,
 )
-from scramjet.training.telemetry.metrics import is_searched, main_metric
+from scramjet.training.telemetry.metrics import VERSUS_RANDOM, is_searched, main_metric
 
 PANEL_WIDTH = 38
 """Columns that a small chart needs at least."""
@@ -114,6 +115,8 @@ def headline(scene: Scene) -> list[Text]:
     ]
     if name == "rating":  # returns of games say little
         parts[-1] = ("standard error", human_number(latest.get("self_play/rating_error")))
+    elif name != "return":
+        parts[-1] = ("vs its first self", human_number(latest.get("versus/first")))
     rest = pairs(parts, scene.width - text.cell_len - 2, gap="  ")
     if text.cell_len + 2 + rest.cell_len <= scene.width:
         text.append("  ").append_text(rest)
@@ -136,8 +139,10 @@ def _steps(scene: Scene) -> tuple[float, float]:
 
 
 def evaluation(scene: Scene) -> list[Text]:
-    """The last evaluation; no line before the first."""
-    record = scene.history.evaluation
+    """The last evaluation; no line before the first. In games for several, the win rates with their intervals."""
+    record, latest = scene.history.evaluation, scene.history.latest
+    if latest.get(VERSUS_RANDOM) is not None:
+        return [Text(f"{scene.glyphs.dot} win rate {each}", "dim") for each in versus_lines(latest, scene.glyphs)]
     if record is None:
         return []
     text = Text.assemble((scene.glyphs.mark, "bold yellow"), " ")

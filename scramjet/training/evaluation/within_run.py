@@ -13,8 +13,9 @@ from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.limits import SHORT_EVALUATION, GraceTime
 from scramjet.training.evaluation.reports import ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.evaluation.strength import Strength
 from scramjet.training.parallel.failures import shared
-from scramjet.training.seeds import evaluation_episodes
+from scramjet.training.seeds import evaluation_episodes, strength_episodes
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
 
@@ -49,6 +50,8 @@ class RunEvaluations:
             evaluation = evaluator.evaluate_unless(
                 gives_up, session.policy, evaluation_episodes(session.config.seed, step), report
             )
+            if evaluation is not None and session.strength is not None:
+                self._measure(session.strength, step, gives_up, is_final=is_final)
         if evaluation is None:
             self._display.event(
                 f"the evaluation at step {step:,} was ended before its last episode, and counts for nothing"
@@ -57,6 +60,18 @@ class RunEvaluations:
             self._has_told_of_cuts = True
             self._display.event(cuts_text(evaluation, evaluator.max_steps))
         return evaluation
+
+    def _measure(self, strength: Strength, step: int, gives_up: GraceTime, *, is_final: bool) -> None:
+        """Measure how strong the policy is in a game for several, if enough was trained since the last time."""
+        session, settings = self._session, self._session.config.eval
+        games = strength.pool.num_players * (settings.final_episodes if is_final else settings.episodes)
+        if is_final or (session.progress.is_settled and strength.is_due(step, games, session.progress.mean_length)):
+            strength.measure(session.policy, strength_episodes(session.config.seed, step), step, games, gives_up)
+
+    def metrics(self, evaluation: Evaluation | None) -> dict[str, Any]:
+        """The metrics of an update: those of its evaluation, if it had one, and of games for several the win rates."""
+        strength = self._session.strength
+        return evaluation_metrics(evaluation) | ({} if strength is None else strength.metrics())
 
     def _final_evaluator(self, afterwards: contextlib.ExitStack) -> Evaluator:
         """An evaluator for the episodes after the last update, which `afterwards` closes."""

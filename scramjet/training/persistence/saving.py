@@ -61,12 +61,17 @@ class Saver:
         """Whether the policy now is the best so far, which the session then remembers.
 
         It is judged by the evaluation of this update; in a run that never evaluates by its last hundred episodes, when
-        a checkpoint is due. Against opponents it is judged by its rating, since returns do not tell strength there.
+        a checkpoint is due. In games for several returns do not tell strength: with a pool of opponents it is judged by
+        its rating, else by its games against random moves and its first self.
         """
         session, progress = self._session, self._session.progress
         if session.league is not None:
             strength = session.league.strength if is_due or evaluation is not None else None
             return strength is not None and self._is_new_best(strength, step, f"rating {strength.mean_return:.0f}")
+        if session.strength is not None:
+            won = session.strength.latest if session.strength.measured_at == step else None
+            text = "" if won is None else f"win rate {won.random:.2f} vs random, {won.first:.2f} vs its first self"
+            return won is not None and self._is_new_best(won.as_best, step, text)
         by_episodes = session.config.eval.every == 0 and is_due and progress.is_settled
         judged = evaluation or (progress if by_episodes else None)
         if judged is None:

@@ -69,6 +69,7 @@ def checkpoint_of(
 def session_metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
     """The metadata of a checkpoint of this session, as plain values for JSON."""
     league = {} if session.league is None else {"self_play": session.league.described()}
+    strength = {} if session.strength is None else {"strength": session.strength.described()}
     return {
         "update": update,
         "elapsed_seconds": elapsed_seconds,
@@ -78,6 +79,7 @@ def session_metadata(session: Session, update: int, elapsed_seconds: float) -> d
         "has_records_of_others": session.pool.has_records_of_others,
         **policy_metadata(session.config, session.run.path, session.pool, session.policy, session.rules),
         **league,
+        **strength,
     }
 
 
@@ -172,6 +174,10 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
         data = checkpoint.metadata.get("self_play")
         games_go_on = session.config.mode == "sync"
         session.league.restore(data, tensors, checkpoint.path, games_go_on=games_go_on, is_own=is_own)
+    measured = checkpoint.metadata.get("strength")  # None in checkpoints from before it was measured
+    if session.strength is not None and measured is not None:
+        note = session.strength.restore(measured, session.policy)
+        session.news.extend([note] if note else [])
     scaler = session.learner.reward_scaler
     if scaler is not None:
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])

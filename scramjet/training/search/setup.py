@@ -28,8 +28,9 @@ def make_searching(
 ) -> tuple[SearchingPlayer, SearchLearner[Any]]:
     """Build the player that searches before each step, and the learner, of a config with a search."""
     assert isinstance(config.num_steps, int)
-    assert config.algorithm != "ppo"
-    check_searchable(pool, policy, config.algorithm)
+    kind = config.traits.search
+    assert kind is not None
+    check_searchable(pool, policy, kind)
     assert isinstance(pool, WorldPool)
     if OwnLosses.of(policy.network) is not None:
         raise ConfigError(
@@ -37,16 +38,17 @@ def make_searching(
             f"own alone; use --algorithm ppo, or a network without loss()"
         )
     ppo = config.ppo
-    executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.algorithm)
+    executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=kind)
     rewards = Rewards.of(ppo, torch.ones(1, device=policy.device))
     totals: dict[str, Any] = {"total_steps": config.total_timesteps, "seed": seed}
     search: Search[Any]
     findings: Findings[Any]
-    if config.algorithm == "spo":
+    if kind == "spo":
         particles = search = ParticleSearch(pool, policy, pool.num_envs, rewards, config.spo, executor)
         findings = ParticleFindings.allocate(particles, config.num_steps, config.spo)
         player = SearchingPlayer(pool, executor, search, findings, config.num_steps)
         return player, SPOLearner(executor, ppo, config.spo, player.rollout, particles, **totals)
+    assert kind == "alphazero"
     trees = search = TreeSearch(pool, policy, pool.num_envs, rewards, config.alphazero)
     findings = TreeFindings.allocate(trees, config.num_steps)
     player = SearchingPlayer(pool, executor, search, findings, config.num_steps)

@@ -3,6 +3,7 @@
 opponents/step_00010000/         an earlier self; a checkpoint without trainer state, so every command can load it
 opponents/given/step_00000001/   the first opponent that the user gave, as it was when the run began
 opponents/exploiters/step_...    a snapshot of an exploiter
+opponents/first/step_00010000/   what the policy was when its strength was first measured, see evaluation/strength.py
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from scramjet.runtime.files import explain_disk_errors, remove_tree, temporary_p
 FOLDER = "opponents"
 """The folder of a run that holds its opponents."""
 
-Kind = Literal["self", "given", "exploiter", "player"]
-FOLDERS: dict[str, str] = {"self": FOLDER, "given": f"{FOLDER}/given", "exploiter": f"{FOLDER}/exploiters"}
+Kind = Literal["self", "given", "exploiter", "first", "player"]
+FOLDERS: dict[str, str] = {
+    "self": FOLDER, "given": f"{FOLDER}/given", "exploiter": f"{FOLDER}/exploiters", "first": f"{FOLDER}/first",
+}  # fmt: skip
 
 SCORES = ("wins", "draws", "losses", "rating")
 

@@ -5,6 +5,7 @@ Those that still hold when the run ends stand in its summary.
 
 from __future__ import annotations
 
+from scramjet.adapters.world_code import code_of
 from scramjet.engine.layout import PlayedBy
 from scramjet.training.display.interface import Display, Hint
 from scramjet.training.display.text import human_number
@@ -18,6 +19,8 @@ STEPS_OF_NEW = 1_000
 """Steps before it is said that they led to nothing but new observations: play by chance comes back sooner than that."""
 FEW = 0.001
 """Share of visits to what an episode has seen before up to which a bonus for first visits tells nothing."""
+UPDATES_OF_CUTS = 20
+"""Updates in which an episode ended, and all of them were cut by the time limit, before it is said."""
 LONGER = 1.2
 """How many times as long as training episodes those of an evaluation are, at least, if play runs in circles."""
 
@@ -31,6 +34,7 @@ class Hints:
         self._holding: dict[str, Hint] = {}  # by setting
         self._updates_without_reward = 0
         self._visits = self._visits_again = 0.0
+        self._updates_of_cuts: int | None = 0  # None once an episode has ended by itself, or it was said
 
     @property
     def holding(self) -> tuple[Hint, ...]:
@@ -42,6 +46,7 @@ class Hints:
         self._on_samples(evaluation)
         self._on_rare_rewards(record)
         self._on_counts()
+        self._on_cuts(record)
 
     def _judge(self, holds: bool, hint: Hint, advice: str) -> None:
         """Keep a hint while it holds, and say it once in a run; short enough for a line of the view at 80 columns."""
@@ -67,7 +72,7 @@ class Hints:
     def _on_rare_rewards(self, record: Record) -> None:
         """No episode has earned any reward for a while, and nothing pays for what is new."""
         session, config = self._session, self._session.config
-        is_for_curiosity = config.algorithm == "ppo" and session.pool.played_by is not PlayedBy.SEATS
+        is_for_curiosity = config.traits.has_ppo_loss and session.pool.played_by is not PlayedBy.SEATS
         if config.curiosity is not None or not is_for_curiosity or not session.progress.is_settled:
             return
         has_earned = bool(record.get("return_max"))  # the lowest may be below 0: costs are no reward
@@ -96,3 +101,23 @@ class Hints:
         else:
             hint = Hint(finding, "bonus.episodic", "elliptical")
             self._judge(is_all_new, hint, "try --bonus.episodic elliptical")
+
+    def _on_cuts(self, record: Record) -> None:
+        """No episode of this process has ended by itself: the limit may be too short, or the rules never say "over"."""
+        if self._updates_of_cuts is None or not record.get("episodes"):
+            return
+        session, rollout = self._session, self._session.rollout
+        varies = record["return_min"] != record["return_max"]
+        if varies and not code_of(session.config.env):  # a world of a library that has no end, as most of MuJoCo's
+            return
+        if bool(rollout.terminated.any()):
+            self._updates_of_cuts = None
+            return
+        self._updates_of_cuts += int(bool(rollout.truncated.any()))
+        if self._updates_of_cuts >= UPDATES_OF_CUTS:
+            self._updates_of_cuts = None
+            length = human_number(session.progress.mean_length)
+            self._display.event(
+                f"the time limit cut every episode so far (length {length}), none ended by itself; if your world has "
+                f"an end, raise max_episode_steps or look at what step() returns as terminated"
+            )

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 Record = Mapping[str, Any]
 """One update's metrics: a line of metrics.jsonl."""
@@ -31,8 +31,10 @@ class Metric:
     """Earlier updates are not judged: the number means nothing yet."""
     last_update: int | None = None
     """Later updates are not judged: the number is expected to leave the range."""
-    must_be_finite: bool = False
-    """NaN or infinity here means that training has diverged."""
+    if_not_finite: Literal["goes on", "warns", "stops"] = "goes on"
+    """What NaN or infinity here does: where it means that training has diverged, it warns, or stops the run."""
+    if_diverged: str = "--learning-rate (--fork), or bound rewards with --reward-clip 10"
+    """What to lower where such a number stopped the run."""
 
     def judges(self, update: int) -> bool:
         """Whether the healthy range applies at this update."""
@@ -52,6 +54,8 @@ class Metric:
             bounds.append(f"up to update {self.last_update}")
         return ", ".join(bounds)
 
+
+_BONUS_RATE = "--bonus.learning-rate (--fork)"
 
 _TABLE = (
     Metric("update", "The number of this update, from 1."),
@@ -73,12 +77,12 @@ _TABLE = (
     Metric(
         "policy_loss",
         "PPO's clipped surrogate loss, around 0; with search the cross-entropy or divergence to what it found.",
-        must_be_finite=True,
+        if_not_finite="stops",
     ),
     Metric(
         "value_loss",
         "Squared error of the value function; scales with the square of the returns.",
-        must_be_finite=True,
+        if_not_finite="stops",
     ),
     Metric(
         "entropy",
@@ -86,14 +90,14 @@ _TABLE = (
         low=0.02,
         advice_low="exploration has ended; if returns are low, raise --entropy-coef",
         last_update=50,
-        must_be_finite=True,
+        if_not_finite="warns",
     ),
     Metric(
         "approx_kl",
         "How far the update moved the policy: mean((r - 1) - log r), r the ratio.",
         high=0.05,
         advice_high="updates are large: lower --learning-rate or --num-epochs",
-        must_be_finite=True,
+        if_not_finite="warns",
     ),
     Metric("approx_kl_k1", "The same distance by the plain estimator mean(-log r): noisier, may be negative."),
     Metric(
@@ -109,14 +113,18 @@ _TABLE = (
         advice_low="a poor critic: raise --value-coef or lower --gamma",
         first_update=11,
     ),
-    Metric("grad_norm", "Norm of the gradient before clipping to --max-grad-norm.", must_be_finite=True),
+    Metric("grad_norm", "Norm of the gradient before clipping to --max-grad-norm.", if_not_finite="stops"),
     Metric("learning_rate", "The learning rate that this update used."),
     Metric("clip_epsilon", "The clip range that this update used."),
     Metric("entropy_coef", "The entropy coefficient that this update used, scheduled or adapted."),
     Metric("bonus/mean", "Mean bonus of curiosity in the rollout, before it is scaled; falls as things get known."),
     Metric("bonus/max", "Largest bonus in the rollout, before it is scaled."),
-    Metric("bonus/loss", "What curiosity learns to predict: its mean loss.", must_be_finite=True),
-    Metric("bonus/value_loss", "Squared error of the values of bonuses.", must_be_finite=True),
+    Metric(
+        "bonus/loss", "What curiosity learns to predict: its mean loss.", if_not_finite="stops", if_diverged=_BONUS_RATE
+    ),
+    Metric(
+        "bonus/value_loss", "Squared error of the values of bonuses.", if_not_finite="stops", if_diverged=_BONUS_RATE
+    ),
     Metric("epochs", "Epochs done; fewer than --num-epochs after a --target-kl stop."),
     Metric("eval/mean_return", "Mean return of the evaluation; only on updates that evaluate."),
     Metric("eval/std_return", "Standard deviation of the evaluation's returns."),
@@ -137,6 +145,13 @@ _TABLE = (
     Metric("async/env_restarts", "Times that an env or its process failed and was made anew, since the start."),
     Metric("async/learner_idle", "Share of the time that the learner waited for actors."),
     Metric("async/actors_idle", "Share of the time that actors waited for the learner."),
+    Metric(
+        "versus/random",
+        "Games for several: share of games against random moves that the policy won, draws counted half; every update "
+        "has that of the last time they were played.",
+    ),
+    Metric("versus/first", "The same against the policy as it was when these games were first played."),
+    Metric("versus/games", "Games against each of these two."),
     Metric("self_play/rating", "Against a pool: the policy's rating by its recent games; random play is near 1000."),
     Metric("self_play/rating_error", "The standard error of that rating."),
     Metric("self_play/win_rate", "Share of recent games against the pool that were won, draws counted half."),
@@ -181,15 +196,17 @@ _TABLE = (
     Metric(
         "spo/kl",
         "KL divergence of the policy from the target policy, which follows it; --spo.epsilon-alpha is its aim.",
-        must_be_finite=True,
+        if_not_finite="warns",
     ),
     Metric(
         "spo/alpha",
         "The weight of the policy's KL divergence from the target policy.",
+        if_not_finite="stops",
     ),
     Metric(
         "spo/temperature_loss",
         "The dual of the temperature, which it minimizes; its size says little.",
+        if_not_finite="stops",
     ),
     Metric("time.elapsed_seconds", "Wall-clock time since training began."),
     Metric("time.steps_per_second", "Environment steps per second, evaluations aside."),
@@ -204,7 +221,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
 """Every key of a record, in the order of a record."""
 
 _JUDGED = tuple(metric for metric in _TABLE if metric.healthy)
-_FINITE = tuple(metric for metric in _TABLE if metric.must_be_finite)
+_FINITE = tuple(metric for metric in _TABLE if metric.if_not_finite != "goes on")
 _DIVERGED = "training has diverged: fork with a lower --learning-rate"
 
 
@@ -221,14 +238,20 @@ def is_reserved(key: str) -> bool:
     return key in METRICS or key == "time" or key.startswith(_RESERVED)
 
 
-_RESERVED = ("stat/", "eval/", "return_of/", "loss/", "async/", "self_play/", "search/", "spo/", "time.")
+_RESERVED = ("stat/", "eval/", "return_of/", "loss/", "async/", "self_play/", "versus/", "search/", "spo/", "time.")
+
+
+VERSUS_RANDOM = "versus/random"
+MAIN_METRICS = {"rating": "self_play/rating", "win rate vs random": VERSUS_RANDOM, "return": "return_100"}
+"""Numbers that tell best how a run goes, by the names that displays give them; the first that a run has is its own."""
 
 
 def main_metric(record: Record) -> tuple[str, float | None]:
-    """The number that tells best how a run goes, and its name: the mean return, or against a pool the rating."""
-    if "self_play/pool" in record:
-        return "rating", _number(record, "self_play/rating")
-    return "return", _number(record, "return_100")
+    """The number that tells best how a run goes, and its name; in games for several returns tell nothing."""
+    name = next((name for name, key in MAIN_METRICS.items() if key in record), "return")
+    if "self_play/pool" in record:  # there is no rating before the first games
+        name = "rating"
+    return name, _number(record, MAIN_METRICS[name])
 
 
 MAIN_OF_SEARCH = ("search/improvement", "search/kl")
@@ -249,6 +272,8 @@ def statistic_name(key: str) -> str | None:
         return key.removeprefix("self_play/")
     if key.startswith("self_play/against/"):
         return key.removeprefix("self_play/")
+    if key in ("versus/random", "versus/first"):
+        return f"win rate vs {key.removeprefix('versus/')}"
     if key in MAIN_OF_SEARCH:
         return key.replace("/", " ")
     return None if is_reserved(key) else key

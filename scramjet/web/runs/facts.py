@@ -14,7 +14,7 @@ from typing import Any
 from scramjet.errors import ScramjetError
 from scramjet.reports.run_files import RunFiles, RunState, state_at_rest, world_label
 from scramjet.runtime.files import open_regular, read_regular
-from scramjet.training.telemetry.metrics import main_metric
+from scramjet.training.telemetry.metrics import MAIN_METRICS, main_metric
 from scramjet.training.telemetry.metrics_reading import LONGEST_LINE
 
 MAX_CONFIG = 1 << 20
@@ -31,7 +31,10 @@ _NOT_LEARNING = re.compile(
     re.MULTILINE,
 )
 """Settings beside tags that do not keep runs of one group apart; see reports/groups.py."""
-_MAIN = re.compile(rb'"(?:self_play/rating|return_100)":(-?[0-9.]+(?:e[+-]?[0-9]+)?)[,}]')
+_MAIN = {
+    name: re.compile(b'"%s":(-?[0-9.]+(?:e[+-]?[0-9]+)?)[,}]' % key.encode()) for name, key in MAIN_METRICS.items()
+}
+"""By the name of a main metric: what finds its numbers in a metrics file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +151,26 @@ def damaged(name: str, error: Exception) -> RunFacts:
     return RunFacts(name, RunState.DAMAGED.value, problem=text[:500])
 
 
-def read_spark(metrics_path: Path) -> list[float]:
-    """Some numbers of the main metric, evenly spread over a metrics file; only as many pieces of it are read."""
+def read_spark(metrics_path: Path, metric: str = "return") -> list[float]:
+    """Some numbers of a main metric, evenly spread over a metrics file; only as many pieces of it are read."""
     found: list[float] = []
     try:
         with open(open_regular(metrics_path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size <= SPARK_POINTS * _PIECE:  # all of a short file, so that no line counts twice
-                return _spread(_numbers(os.pread(file.fileno(), size, 0)))
+                return _spread(_numbers(os.pread(file.fileno(), size, 0), metric))
             for part in range(SPARK_POINTS):
                 at = size * part // (SPARK_POINTS - 1)
-                there = _numbers(os.pread(file.fileno(), _PIECE, max(0, min(at, size - _PIECE))))
+                there = _numbers(os.pread(file.fileno(), _PIECE, max(0, min(at, size - _PIECE))), metric)
                 found += there[:1] if part < SPARK_POINTS - 1 else there[-1:]
     except (OSError, ValueError):
         return []
     return found
 
 
-def _numbers(data: bytes) -> list[float]:
-    """The main metric of the records in a piece of a metrics file; without what is not finite, as 1e999."""
-    return [number for match in _MAIN.finditer(data) if math.isfinite(number := float(match[1]))]
+def _numbers(data: bytes, metric: str) -> list[float]:
+    """A main metric of the records in a piece of a metrics file; without what is not finite, as 1e999."""
+    return [number for match in _MAIN[metric].finditer(data) if math.isfinite(number := float(match[1]))]
 
 
 def _spread(numbers: list[float]) -> list[float]:

@@ -133,7 +133,9 @@ class RunIndex:
         waiting = [(name, entry) for name, entry in entries if entry.others and entry.spark_of != entry.others[0]]
         for name, entry in waiting[:_SPARKS_AT_ONCE]:
             entry.spark_of = entry.others[0]
-            entry.spark = read_spark(self.runs_dir / name / "metrics.jsonl")
+            entry.spark = read_spark(
+                self.runs_dir / name / "metrics.jsonl", entry.facts.metric if entry.facts else "return"
+            )
             entry.row = None
         return [name for name, _ in waiting[:_SPARKS_AT_ONCE]]
 

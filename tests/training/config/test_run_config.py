@@ -5,7 +5,7 @@ import math
 import os
 import re
 from dataclasses import FrozenInstanceError, dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import pytest
 from hypothesis import given
@@ -18,15 +18,26 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
 from scramjet.settings import Spelling, coerce, describe, flag, require, settle
-from scramjet.training.config.algorithm_choice import SHARED_SETTINGS, with_algorithm
+from scramjet.training.config.algorithm_choice import (
+    SHARED_SETTINGS,
+    TRAITS,
+    Algorithm,
+    Traits,
+    check_algorithm,
+    with_algorithm,
+)
 from scramjet.training.config.changes import changes, reopened
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import with_keywords
+from scramjet.training.config.mode_checks import check_processes
 from scramjet.training.config.presets import preset_path
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.values import parse_duration
+from scramjet.training.curiosity.config import check_curiosity
+from scramjet.training.display.summary import _mode_note
 from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.start import _advice
 
 GRU = PolicyConfig(memory="gru")
 
@@ -422,3 +433,29 @@ def test_settings_of_another_algorithm_and_an_unknown_one_are_refused_by_name():
                 RunConfig(algorithm=algorithm, **{name: others[name]})
     with pytest.raises(ConfigError, match=r"algorithm='mcts' must be 'ppo' or 'spo' or 'alphazero'$"):
         scramjet.train("cartpole", algorithm="mcts")
+
+
+def test_an_algorithm_that_is_not_ppo_and_does_not_search_is_not_taken_for_one_that_does(monkeypatch):
+    """V-trace does not search, and neither would a value-based algorithm: what it cannot do is told by its own name."""
+    assert [*TRAITS] == [*get_args(Algorithm)]
+    vtrace = RunConfig(
+        ppo=PPOConfig(loss="impala", advantage="vtrace"), mode="async", policy=PolicyConfig(noise_color=0.0)
+    )
+    assert vtrace.traits.search is None
+    monkeypatch.setitem(TRAITS, "pqn", Traits(search=None, has_ppo_loss=False, learns_in_ranks=False))
+
+    def refusal(check: Any, **settings: Any) -> str:
+        config = RunConfig(**settings)
+        object.__setattr__(config, "algorithm", "pqn")
+        assert _mode_note(config) == _advice(config) == ""
+        try:
+            check(config)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    assert "pqn" in refusal(check_processes, num_envs=4, num_processes=2)
+    assert "pqn" in refusal(check_curiosity, curiosity="rnd")
+    assert "pqn" in refusal(check_algorithm, ppo=PPOConfig(clip_epsilon=0.1))
+    for settings in ({"self_play": SelfPlayConfig(pool_fraction=0.5)}, {"policy": PolicyConfig(noise_color=0.0)}, {}):
+        assert refusal(check_algorithm, **settings) == "", settings  # a search refuses some of these

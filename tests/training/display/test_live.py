@@ -50,7 +50,7 @@ def test_a_frame_shows_what_a_person_looks_for():
         for wanted in (
             "cartpole-20260712-101500", "resumed at step 1,024", "1,024 envs × 128 steps", "9.2K parameters", "49%",
             "999K of 2.0M", "left 10:", "steps/s 142K", "return 305.0", "400 ┤", " 0 ┤", "└ 0 ─", " 1.0M ", "●",
-            "length 305.0", "episodes 2.4K", "win 0.25", "evaluation 475.5 ± 9.50 over 100 episodes", "rollout 30%",
+            "length 305.0", "episodes 2.4K", "win 0.25", "evaluation 475.5 ± 1.89 over 100 episodes", "rollout 30%",
             "prepare 10%", "learn 50%", "eval", "cpu", "memory", "policy loss", "-0.0123", "value loss", "31.50",
             "entropy", "0.6100", "approx kl", "0.0101", "clip fraction", "0.1100", "explained var", "0.8100",
             "grad norm", "0.6500", "learning rate", "2.5e-4", "checkpoint saved at step 983,040",
@@ -192,7 +192,7 @@ def test_a_terminal_without_unicode_gets_plain_characters():
         screen.play(*(a_record(update, approx_kl=0.2) for update in range(1, 30)), a_record(30, **EVALUATION))
         screen.display.event("gespeichert ✓")
         screen.play(a_record(31))
-        for wanted in ("475.5 +- 9.50", "1,024 envs x 128 steps", "##----", "****"):
+        for wanted in ("475.5 +- 1.89", "1,024 envs x 128 steps", "##----", "****"):
             assert wanted in screen.text
         assert re.search(r"\d \+.*o", screen.text)  # an evaluation on the curve
         screen.display.finish(replace(SUMMARY, run_name="快"))
@@ -247,7 +247,7 @@ def test_an_error_while_drawing_still_gives_the_terminal_back(monkeypatch):
 
 def test_the_live_summary_has_the_result_and_the_commands_whole():
     endings = {None: "finished", "ctrl-c": "Ctrl-C", "sigterm": "SIGTERM", "time limit": "time limit"}
-    figures = ["489.2 over the last 100", "500.0", "498.5 ± 3.25 over 100 episodes", "1,000,448 in 1:15", "142K"]
+    figures = ["489.2 over the last 100", "500.0", "498.5 ± 0.6481 over 100 episodes", "1,000,448 in 1:15", "142K"]
     for stopped_by, ending in endings.items():
         screen, summary = Screen(), replace(SUMMARY, stopped_by=stopped_by)
         screen.play(a_record(1))

@@ -10,21 +10,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import scramjet
 from scramjet import cli
+from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Episodes
+from scramjet.errors import TrainingError
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.display import QuietDisplay
 from scramjet.training.display.interface import Hint
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.telemetry.hints import STEPS_OF_NEW, UPDATES_WITHOUT_REWARD, Hints
+from scramjet.training.learning import check_finite
+from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.telemetry.hints import STEPS_OF_NEW, UPDATES_OF_CUTS, UPDATES_WITHOUT_REWARD, Hints
 from scramjet.training.telemetry.metrics import METRICS, findings, metric_for, warnings_for
 from scramjet.training.telemetry.progress import Progress
 from tests.helpers import ROOT
+from tests.helpers.run_files import lines_of
 from tests.helpers.sessions import SMALL
 
 FLAGS = {
@@ -77,6 +83,41 @@ def test_divergence_is_told_once_and_first():
     record = HEALTHY | {"clip_fraction": 0.9, "policy_loss": math.nan, "grad_norm": math.nan}
     assert set(findings(record)) == {"clip_fraction", "policy_loss", "grad_norm"}
     assert [text.split()[0] for text in warnings_for(record)] == ["policy_loss", "clip_fraction"]
+
+
+def test_what_stops_a_run_is_what_the_table_of_metrics_says() -> None:
+    for metric in METRICS.values():
+        found = findings({"update": 3, metric.name: math.nan})
+        assert (metric.name in found) == (metric.if_not_finite != "goes on"), metric.name
+        check_finite({metric.name: 1.0})
+        if metric.if_not_finite != "stops":
+            check_finite({metric.name: math.nan})
+            continue
+        with pytest.raises(TrainingError, match=f"{metric.name} became inf.*--fork"):
+            check_finite({metric.name: math.inf})
+    assert METRICS["bonus/loss"].if_diverged != METRICS["policy_loss"].if_diverged
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"env": "cartpole", "curiosity": "rnd"},
+        {"env": "cartpole", "ppo": PPOConfig(loss="impala", advantage="vtrace"), "mode": "async", "num_actors": 1},
+        {"env": "tic_tac_toe", "algorithm": "alphazero", "alphazero": AlphaZeroConfig(simulations=2)},
+        {"env": "tic_tac_toe", "algorithm": "spo", "spo": SPOConfig(particles=2, depth=1)},
+        {"env": "tic_tac_toe", "self_play": SelfPlayConfig(pool_fraction=0.5)},
+    ],
+    ids=lambda settings: str(settings.get("algorithm", settings["env"])),
+)
+def test_every_metric_of_every_algorithm_is_in_the_table(settings: dict[str, Any], tmp_path: Path) -> None:
+    config = RunConfig(
+        num_envs=8, num_steps=16, total_timesteps=256, policy=PolicyConfig(hidden=(8,)),
+        eval=EvaluationConfig(every=1, episodes=2, final_episodes=0), **settings,
+    )  # fmt: skip
+    scramjet.train(config, runs_dir=tmp_path, run_name="run", display="quiet")
+    for line in lines_of(tmp_path / "run"):
+        names = {name for name in line if name != "time"} | {f"time.{name}" for name in line["time"]}
+        assert {name for name in names if metric_for(name) is None} == set()
 
 
 def test_every_range_has_advice_with_flags_that_exist_and_fits_a_line():
@@ -154,6 +195,7 @@ class Heard(QuietDisplay):
         session: Any = SimpleNamespace(
             config=config, progress=self.progress, pool=SimpleNamespace(played_by=played_by), curiosity=self.curiosity
         )
+        self.rollout = session.rollout = SimpleNamespace(terminated=torch.ones(1), truncated=torch.zeros(1))
         self.said: list[str] = []
         self.hints = Hints(session, self)
 
@@ -209,6 +251,23 @@ def test_where_no_observation_comes_twice_bonuses_that_count_visits_are_told() -
     ]:
         assert Heard(revisited=revisited, **settings).update([1.0] * 4, times=few) == []
         assert Heard(revisited=revisited, **settings).update([1.0] * 4, times=3 * few) == said, settings
+
+
+def test_that_every_episode_was_cut_by_the_time_limit_is_said_once() -> None:
+    def cut(returns: list[float], updates: int, *, ends_at: int = -1, env: str = "cartpole") -> list[str]:
+        heard = Heard()
+        object.__setattr__(heard.hints._session.config, "env", env)
+        for update in range(updates):
+            heard.rollout.terminated, heard.rollout.truncated = torch.tensor([update == ends_at]), torch.ones(1)
+            heard.update(returns)
+        return [text for text in heard.said if "time limit" in text]
+
+    (text,) = cut([-1.0, -1.0], 3 * UPDATES_OF_CUTS)
+    assert text.startswith("the time limit cut every episode so far (length 10.00), none ended by itself")
+    assert cut([-1.0, -1.0], UPDATES_OF_CUTS - 1) == []
+    assert cut([-1.0, -1.0], 3 * UPDATES_OF_CUTS, ends_at=5) == []
+    assert cut([-1.0, -2.0], 3 * UPDATES_OF_CUTS) == []  # a known world without an end, in which something is learned
+    assert len(cut([-1.0, -2.0], 3 * UPDATES_OF_CUTS, env="my_world.py")) == 1
 
 
 def test_a_hint_is_for_the_summary_as_long_as_it_holds() -> None:

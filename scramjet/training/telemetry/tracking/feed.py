@@ -21,7 +21,7 @@ State = Literal["finished", "stopped", "running"]
 
 _NUMBERS = (float, int)
 _LARGEST = 1e300
-_SUMMARIZED = ("step", "update", "return_100", "length_100", "self_play/rating")
+_SUMMARIZED = ("step", "update", "return_100", "length_100", "self_play/rating", "versus/random", "versus/first")
 
 
 class Feed:

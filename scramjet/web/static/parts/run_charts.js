@@ -6,7 +6,7 @@ import { colour, draw, forget } from "./plots.js";
 
 const MAIN_MILLISECONDS = 1000;
 const SMALL_MILLISECONDS = 2000;
-const HIDDEN = /^(update|step|episodes|epochs|return_.*|eval\/.*|time\..*|approx_kl_k1|clip_epsilon|entropy_coef|length_mean|self_play\/pool|self_play\/rating.*)$/;
+const HIDDEN = /^(update|step|episodes|epochs|return_.*|eval\/.*|time\..*|approx_kl_k1|clip_epsilon|entropy_coef|length_mean|versus\/games|self_play\/pool|self_play\/rating.*)$/;
 const FIRST = [
   "length_100", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "grad_norm", "learning_rate",
 ];
@@ -61,20 +61,30 @@ export class RunCharts {
   }
 
   renderMain() {
-    const isRated = (this.data.columns["self_play/rating"]?.length ?? 0) > 0;
-    const name = isRated ? "self_play/rating" : "return_100";
-    this.main.setAttribute("aria-label", `Curve of the ${isRated ? "rating" : "return"}, now ${number(this.data.last(name))}`);
+    const { title, name, ...others } = this.mainMetric();
+    const isReturn = name === "return_100";
+    this.main.setAttribute("aria-label", `Curve of the ${title}, now ${number(this.data.last(name))}`);
     draw(this.main, () => {
       const line = { color: colour("--curve-1"), width: 2 };
       const mean = this.data.curve("return_mean", this.over);
-      const traces = isRated ? [] : [{ ...mean, name: "each update", mode: "lines", line: { color: colour("--curve-1"), width: 1 }, opacity: 0.3, hoverinfo: "skip" }];
-      traces.push({ ...this.data.curve(name, this.over), name: isRated ? "rating" : "last 100 episodes", mode: "lines", line });
+      const traces = !isReturn ? [] : [{ ...mean, name: "each update", mode: "lines", line: { color: colour("--curve-1"), width: 1 }, opacity: 0.3, hoverinfo: "skip" }];
+      traces.push({ ...this.data.curve(name, this.over), name: isReturn ? "last 100 episodes" : title, mode: "lines", line });
+      for (const [other, label] of Object.entries(others.beside ?? {})) {
+        traces.push({ ...this.data.curve(other, this.over), name: label, mode: "lines", line: { color: colour("--curve-2"), width: 1.5 } });
+      }
       const evaluations = this.data.curve("eval/mean_return", this.over);
-      if (evaluations.x.length && !isRated) {
+      if (evaluations.x.length && isReturn) {
         traces.push({ ...evaluations, name: "evaluation", mode: "markers", marker: { color: colour("--curve-2"), size: 7, symbol: "circle" } });
       }
       return { traces, layout: { height: 320, showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, xaxis: this.axis() } };
     });
+  }
+
+  /** What tells best how the run goes: in games for several returns say nothing. */
+  mainMetric() {
+    if (this.data.columns["self_play/rating"]?.length) return { title: "rating", name: "self_play/rating" };
+    if (!this.data.columns["versus/random"]?.length) return { title: "return", name: "return_100" };
+    return { title: "win rate vs random moves", name: "versus/random", beside: { "versus/first": "win rate vs its first self" } };
   }
 
   axis() {

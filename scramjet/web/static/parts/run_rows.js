@@ -79,7 +79,7 @@ function stepsCell(row) {
 }
 
 function valueCell(row) {
-  const unit = row.metric === "rating" ? element("span", { class: "quiet" }, " rating") : null;
+  const unit = row.metric !== "return" ? element("span", { class: "quiet" }, ` ${row.metric}`) : null;
   const range = row.seeds && row.low !== null && row.low !== row.high
     ? element("span", { class: "quiet range" }, ` ${number(row.low)} to ${number(row.high)}`) : null;
   return element("span", {}, number(row.value), unit, range);
