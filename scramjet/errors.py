@@ -86,9 +86,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{close}'?" if close else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like `name`, or None where none is."""
-    close = difflib.get_close_matches(str(name)[:100], list(known), n=1, cutoff=0.5)  # a file's keys may be endless
+def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str | None:
+    """Return the known name that is most like `name`, or None where none is; `likeness` is from 0 to 1, the same."""
+    close = difflib.get_close_matches(
+        str(name)[:100], list(known), n=1, cutoff=likeness
+    )  # a file's keys may be endless
     return close[0] if close else None
 
 

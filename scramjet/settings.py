@@ -200,6 +200,8 @@ def _reason(value: Any, hint: Any) -> str:
         return f"; numbers are from {-MAX_FLOAT:.2g} to {MAX_FLOAT:.2g}"
     if _is_number(value) and int in kinds and abs(value) >= _LARGE:
         return " of at most 63 bits"
+    if callable(value) and {float, str} <= kinds:
+        return "; a value that changes is text: '0.001@0,0@end' falls from 0.001 to 0, and 0.001@0,0.0001@2M by step 2M"
     return " without control characters" if isinstance(value, str) and CONTROL.search(value) else ""
 
 

@@ -107,7 +107,9 @@ def test_names_of_other_libraries_lead_to_settings_of_ours_and_hide_none():
     assert {name for entry in table.values() for name in entry.names} <= ours
     assert set(table) & (set(NAMES) - {"env"}) == set()
     assert all(entry.names or entry.note for entry in table.values())
-    brought = "lr envs n_envs steps timesteps gpu n_steps ent_coef vf_coef anneal_lr wandb"
+    brought = (
+        "lr envs n_envs steps timesteps gpu n_steps ent_coef vf_coef anneal_lr wandb policy_kwargs wrappers optimizer"
+    )
     for name in brought.split():
         assert suggestion(name, NAMES), name
         assert "Did you mean" not in suggestion(name, NAMES), name

@@ -2,7 +2,7 @@
 
 from scramjet.arena.head_to_head import from_the_start
 from scramjet.training.config.run_config import RunConfig
-from tests.helpers.command_calls import call, type_lines
+from tests.helpers.command_calls import call, refusal, type_lines
 from tests.helpers.world_files import NIM
 
 
@@ -64,3 +64,12 @@ def test_the_same_seed_is_the_same_game(monkeypatch, capsys):
 
 def interrupted(prompt: str) -> str:
     raise KeyboardInterrupt
+
+
+def test_a_run_that_is_not_there_is_answered_with_the_nearest(capsys, tmp_path):
+    (tmp_path / "runs" / "four-1").mkdir(parents=True)
+    (tmp_path / "runs" / "four-1" / "config.toml").write_text("")
+    for command in ("play", "eval"):
+        told = refusal(capsys, command, tmp_path / "runs" / "four-2")
+        assert "there is no run 'four-2' in" in told
+        assert "Did you mean 'four-1'?" in told

@@ -29,6 +29,7 @@ from scramjet.engine.layout import (
     writes_rewards,
 )
 from scramjet.engine.privileged import observe_both, shown_space
+from scramjet.engine.worlds.methods import with_methods
 from scramjet.engine.worlds.world_functions import (
     NO_LIMIT,
     Rules,
@@ -168,7 +169,7 @@ class RulesCompiler:
         """`instead` has compiled functions that take the place of plain ones; `variant` names options of the compiler
         that make other code of the same source."""
         self.env = env
-        own = rule_functions(env)
+        own = with_methods(type(env), rule_functions(env))
         self.functions = cast(dict[str, FunctionType], engine_functions(env, own))
         self._inlined = {*self.functions.values(), *own.values()}
         self.constants = constants_tuple(env)
@@ -228,7 +229,7 @@ def rules_fingerprint(env: Env) -> str:
     digest = hashlib.sha256()
     hash_value(digest, constants_tuple(env), {})
     seen: dict[int, int] = {}
-    for function in rule_functions(env).values():
+    for function in with_methods(type(env), rule_functions(env)).values():
         hash_value(digest, function, seen)
     return digest.hexdigest()
 

@@ -113,7 +113,10 @@ def _check_plain(data: Mapping[str, Any], source: str) -> None:
 
 def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{source}: [{table}] must be a table of values, not {shortened(values)}")
+        chosen = ""
+        if table == "policy":
+            chosen = '; the network follows from the observation: leave it out, or give {"hidden": [64, 64]}'
+        raise ConfigError(f"{source}: [{table}] must be a table of values, not {shortened(values)}{chosen}")
     known = [field.name for field in fields(current)]
     for key in values:
         if key not in known:

@@ -40,7 +40,71 @@ _TRACK = "It takes the names of tools: tensorboard, aim, wandb, mlflow, trackio.
 _VIDEO = "Updates between videos; of a trained agent: `scramjet eval RUN --video out.mp4`."
 _PICTURES = "Watch a trained agent with `scramjet eval RUN --render`, or in the browser with `scramjet serve`."
 
+_NETWORK = (
+    'A network is set by policy={"hidden": [64, 64], "activation": "relu"} from Python, --policy.hidden 64 64 as a '
+    "flag, [policy] in a file; network=MODULE is one of your own, from Python."
+)
+_WRAPPED = (
+    "Wrap the env in a function of yours: train(lambda: Wrapper(gym.make(...))) from Python, or "
+    "`scramjet train factory:FILE.py:make_env`; frames are stacked by frame_stack."
+)
+_PARAMETERS = (
+    "Parameters of the world, its time limit max_episode_steps among them, are env_parameters={...} from Python, "
+    "--env.NAME VALUE as flags, [env] in a file."
+)
+_MADE = "The world is given itself: train(make_env) from Python, `scramjet train factory:FILE.py:make_env`."
+_ADAM = "The optimizer is Adam: learning_rate, adam_eps and max_grad_norm are its settings."
+_ASYNC = "Asynchronous training (mode async) corrects old data by V-trace by itself."
+_GOAL = "A Callback ends a run when it is good enough: session.stop(reason) in its on_evaluation (docs/python.md)."
+_LIKENESS = 0.7
+"""How like a name must be to be meant: less is chance, as of the letters in wrappers and num_workers."""
+
 _TABLE: dict[str, Ours] = {
+    **_none(_NETWORK, "policy_kwargs", "policy_config", "model_config", "network_kwargs", "model", "custom_model"),
+    **_none(_NETWORK, "policy_class", "model_kwargs", "policy_type", "agent", "actor_critic", "module"),
+    **_none(
+        _WRAPPED, "wrappers", "wrapper", "wrapper_class", "env_wrapper", "env_wrappers", "wrapper_kwargs", "monitor"
+    ),
+    **_none(_PARAMETERS, "env_kwargs", "env_config", "env_args", "vec_env_kwargs", "max_episode_steps", "time_horizon"),
+    **_none(_PARAMETERS, "max_episode_length", "max_ep_len", "episode_length", "max_path_length"),
+    **_none(_MADE, "make_env", "env_fn", "env_creator", "vec_env", "vec_env_cls", "env_maker", "envs_fn"),
+    **_none(_ADAM, "optimizer", "optimizer_class", "optimizer_kwargs", "weight_decay", "betas", "momentum"),
+    **_none(_ADAM, "adam_beta1", "adam_beta2", "optim"),
+    **_none(_ASYNC, "vtrace", "use_vtrace"),
+    **_none(_GOAL, "score_to_win", "target_reward", "stop_reward", "reward_threshold", "stop", "early_stopping"),
+    **_none(
+        "Noise over steps that hangs together, in place of gSDE: policy.noise_color.", "use_sde", "sde_sample_freq"
+    ),
+    **_none("Returns are averaged over the last 100 episodes.", "stats_window_size", "window_size"),
+    **_none("resume=RUN goes on counting; fork=RUN begins a new run from a checkpoint.", "reset_num_timesteps"),
+    **_none("Everything runs on PyTorch.", "framework", "backend_framework", "jax"),
+    **_none(
+        "The loss is clipped, without a penalty on KL; target_kl ends an update's epochs early.",
+        *("kl_coeff", "kl_coef", "kl_beta", "use_kl_loss", "init_kl_coeff"),
+    ),
+    **_none(
+        "A world scales its own rewards; normalize_rewards does it while training.", "reward_shaper", "reward_scale"
+    ),
+    **_none(
+        "Actions beyond their bounds are clipped by the world's action space.", "bounds_loss_coef", "bound_loss_coef"
+    ),
+    **_none("eval.samples evaluates with drawn actions; training always draws them.", "explore", "exploration_config"),
+    **_none(
+        "The value's loss and advantages by GAE are always there; value_coef=0 drops the loss.", "use_gae", "use_critic"
+    ),
+    **_same("value_scale", "normalize_value", "value_normalization", "use_popart", "popart", note="Such as popart."),
+    **_same("policy.shared_trunk", "vf_share_layers", "share_layers", "share_features_extractor", "separate"),
+    **_same("bptt_horizon", "seq_length", "seq_len", "max_seq_len", "sequence_length"),
+    **_same("num_epochs", "mini_epochs"),
+    **_same("num_steps", "horizon_length"),
+    **_same("clip_epsilon", "e_clip"),
+    **_same("gae_lambda", "tau"),
+    **_same("target_kl", "kl_threshold"),
+    **_same("max_grad_norm", "grad_norm", "truncate_grads"),
+    **_same("total_timesteps", "max_epochs", "max_frames", note="It counts env steps, of all envs."),
+    **_same("num_workers", "backend", "vec_backend", note="Gymnasium's envs step in that many processes; 0: none."),
+    **_same("checkpoint.every", "save_frequency"),
+    **_same("normalize_observations", "observation_filter"),
     **_same("learning_rate", "lr", "alpha", "step_size", "lr_rate", "policy_lr"),
     **_same("learning_rate", "anneal_lr", "lr_schedule", "lr_decay", "linear_decay", note=_ANNEAL),
     **_same("num_envs", "envs", "n_envs", "num_env", "nenvs", "num_environments", "n_env", "env_num"),
@@ -141,7 +205,7 @@ def suggestion(name: str, known: Iterable[str], spell: Callable[[str], str] = re
     """
     known = list(known)
     brought = brought_name(name, known, spell)
-    close = None if brought else nearest(name, known)
+    close = None if brought else nearest(name, known, _LIKENESS)
     return f" Did you mean {spell(close)}?" if close else brought
 
 

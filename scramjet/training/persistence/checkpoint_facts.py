@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
     """The checkpoint a user named: its folder, a run's folder, or a run's name in `runs_dir`."""
-    if not os.path.exists(text) and os.path.basename(text) == str(text):  # os.path: a name may be too long for a file
+    parent = os.path.basename(os.path.dirname(text))  # os.path: a name may be too long for a file
+    if not os.path.exists(text) and parent not in ("checkpoints", "opponents"):
         return load_checkpoint(find_run(str(text), runs_dir))
     return load_checkpoint(Path(text))
 

@@ -323,6 +323,8 @@ def test_a_wrong_one_is_told_by_name_with_the_fix():
     for given_, message in (
         ({"lerning_rate": 1e-3}, "no setting 'lerning_rate'. Did you mean 'learning_rate'"),
         ({"callback": []}, "Did you mean 'callbacks'"),
+        ({"learning_rate": lambda left: 1e-3 * left}, "text: '0.001@0,0@end' falls from 0.001 to 0"),
+        ({"policy": "MlpPolicy"}, "the network follows from the observation"),
         ({"policy": {"hiden": [8]}}, r"unknown key 'hiden' in \[policy\]. Did you mean 'hidden'"),
         ({"policy.hiden": [8]}, r"unknown key 'hiden' in \[policy\]. Did you mean 'hidden'"),
         ({"polcy.hidden": [8]}, "no setting 'polcy.hidden'"),
