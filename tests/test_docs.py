@@ -392,6 +392,8 @@ def cut_short(whole: Any) -> Any:
         if not set(given) <= set(parameters):
             given.update(total_timesteps=256, num_envs=8, num_steps=16)
         elif given.get("resume") is None and given.get("fork") is None:
+            if config is not None and not isinstance(config, str | RunConfig):  # a world as an object
+                given["env"], config = config, None
             config = starting_config(config) if isinstance(config, str) else config or RunConfig()
             evaluation = replace(config.eval, every=0, final_episodes=2)
             ppo = replace(config.ppo, num_minibatches=1, minibatch_size=None, num_epochs=1, bptt_horizon=None)

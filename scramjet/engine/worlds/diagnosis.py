@@ -94,7 +94,7 @@ def _first_line(error: Exception) -> str:
 def _advice(env: Env, message: str) -> str:
     unknown = re.search(rf"Unknown attribute '(\w+)' of type {type(env).__name__}\(", message)
     if unknown and callable(getattr(type(env), unknown[1], None)):
-        return f" (self.{unknown[1]} can be called where its source can be read, not passed on: make it a function beside the class)"
+        return f" (self.{unknown[1]} is called only where its source can be read: make it a function beside the class)"
     if unknown:
         return f" (compiled, self has the parameters and the class's plain numbers only, no '{unknown[1]}')"
     missing = re.search(r"Untyped global name '(\w+)'", message)
