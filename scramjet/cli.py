@@ -51,6 +51,9 @@ _COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: run a command and exit."""
     _open_closed_streams()
+    if os.environ.get("FORCE_COLOR", "").lower() in ("0", "false"):  # which rich takes for a yes
+        os.environ["NO_COLOR"] = "1"
+        del os.environ["FORCE_COLOR"]
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     sys.exit(_exit_code(list(sys.argv[1:] if arguments is None else arguments)))
