@@ -123,7 +123,7 @@ class CheckpointStore:
             fsync_directory(unfinished)
             self._move_into_place(unfinished, path)
         except BaseException:
-            remove_tree(unfinished)  # on a full disk this gives the space back
+            remove_tree(unfinished, self.directory)  # on a full disk this gives the space back
             raise
 
     def _move_into_place(self, unfinished: Path, path: Path) -> None:
@@ -131,7 +131,7 @@ class CheckpointStore:
             os.rename(unfinished, path)
         elif exchange_paths(unfinished, path):
             fsync_directory(self.directory)  # before the old one goes: a power cut may bring its name back
-            remove_tree(unfinished)
+            remove_tree(unfinished, self.directory)
         else:
             self._replace_in_two_steps(unfinished, path)
         fsync_directory(self.directory)
@@ -139,7 +139,7 @@ class CheckpointStore:
     def _replace_in_two_steps(self, unfinished: Path, path: Path) -> None:
         """Replace a checkpoint where folders cannot be exchanged; a kill in between is put right on start."""
         replaced = self.directory / f"{_REPLACED_PREFIX}{path.name}"
-        remove_tree(replaced)
+        remove_tree(replaced, self.directory)
         os.rename(path, replaced)
         try:
             os.rename(unfinished, path)
@@ -147,7 +147,7 @@ class CheckpointStore:
             os.rename(replaced, path)
             raise
         fsync_directory(self.directory)
-        remove_tree(replaced)
+        remove_tree(replaced, self.directory)
 
     def _prune(self, newest_step: int) -> None:
         """Remove the checkpoints before `newest_step` that are too old to keep.
@@ -163,13 +163,13 @@ class CheckpointStore:
                 # Renamed first: a kill while removing must not leave a part under a checkpoint's name.
                 doomed = temporary_path(self.directory)
                 os.rename(self.directory / step_name(step), doomed)
-                remove_tree(doomed)
+                remove_tree(doomed, self.directory)
 
     def _clear_up_after_a_kill(self) -> None:
         for replaced in self.directory.glob(f"{_REPLACED_PREFIX}step_*"):
             path = self.directory / replaced.name.removeprefix(_REPLACED_PREFIX)
             if os.path.lexists(path):
-                remove_tree(replaced)
+                remove_tree(replaced, self.directory)
             elif is_folder(replaced):
                 os.rename(replaced, path)
         for unfinished in self.directory.glob(f"{TEMPORARY_PREFIX}*"):
@@ -197,7 +197,7 @@ class CheckpointStore:
 def _remove(path: Path) -> None:
     """Remove what stands at `path`; of a link, the link alone."""
     if is_folder(path):
-        remove_tree(path)
+        remove_tree(path, path.parent)
     else:
         path.unlink(missing_ok=True)
 

@@ -131,8 +131,14 @@ def make_folder(path: Path) -> None:
             missing.append(missing[-1].parent)
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a folder with all that is in it, following no link; what cannot be removed stays."""
+def remove_tree(path: Path, inside: Path) -> None:
+    """Remove a folder with all that is in it, following no link; what cannot be removed stays.
+
+    `inside` is the folder that it lies in, which the caller knows without having read it: a name from a file leads
+    nowhere else.
+    """
+    if path.parent != inside or path.name in ("", ".."):
+        raise ValueError(f"{path} does not lie directly in {inside}, and is not removed")
     with contextlib.suppress(RecursionError):  # thousands of folders in each other: not ours
         shutil.rmtree(path, ignore_errors=True)
 

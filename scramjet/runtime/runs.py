@@ -74,7 +74,7 @@ class Run:
                 path = _move_into_place(unfinished, runs_dir, name, default_name)
         except BaseException:
             lock.release()
-            remove_tree(unfinished)
+            remove_tree(unfinished, runs_dir)
             raise
         run = cls(path)
         lock.moved(run.path, run._title)
@@ -106,7 +106,7 @@ class Run:
     def discard(self) -> None:
         """Remove a run that could not begin, so that its name is free again; one with a checkpoint stays."""
         if not any(self.checkpoints_path.glob("step_*")):
-            remove_tree(self.path)
+            remove_tree(self.path, self.path.parent)
         self.release()
 
     def __enter__(self) -> Run:
@@ -216,7 +216,7 @@ def _prepare(
             fsync_directory(unfinished)
         except BaseException:
             lock.release()
-            remove_tree(unfinished)
+            remove_tree(unfinished, runs_dir)
             raise
     return lock, unfinished
 
@@ -253,7 +253,7 @@ def _remove_abandoned(runs_dir: Path) -> None:
     for path in runs_dir.glob(f"{TEMPORARY_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > _ABANDONED_AFTER_SECONDS:
-                remove_tree(path)
+                remove_tree(path, runs_dir)
 
 
 def _name_is_taken(runs_dir: Path, name: str) -> RunError:

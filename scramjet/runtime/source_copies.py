@@ -66,11 +66,11 @@ def replace_copy(folder: Path, sources: Sources) -> None:
             if not os.path.lexists(folder):
                 os.rename(unfinished, folder)
             elif not exchange_paths(unfinished, folder):
-                remove_tree(folder)  # a kill in between leaves no copy, and the next start writes it again
+                remove_tree(folder, folder.parent)  # after a kill in between the next start writes it again
                 os.rename(unfinished, folder)
             fsync_directory(folder.parent)
         finally:
-            remove_tree(unfinished)
+            remove_tree(unfinished, folder.parent)
 
 
 def read_copy(folder: Path) -> dict[str, bytes] | None:
@@ -127,4 +127,4 @@ def private_folder_with(sources: Sources) -> Path:
 
 def _remove_if_ours(folder: Path, process: int) -> None:
     if os.getpid() == process:  # what was forked from it ends before
-        remove_tree(folder)
+        remove_tree(folder, Path(tempfile.gettempdir()).resolve())

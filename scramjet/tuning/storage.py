@@ -50,7 +50,7 @@ def open_storage(path: Path) -> tuple[Any, Any]:
         raise _damaged(path, "it is written with a write-ahead log, as Optuna's are not")
     _check_beside(path)
     optuna = optuna_module()
-    with explained(path):
+    with reading(path):
         _check_tables(path)
         storage = _storage(path)
         return optuna.load_study(study_name=NAME, storage=storage), storage
@@ -90,6 +90,18 @@ def _storage(path: Path) -> Any:
 
     storages = optuna_module().storages
     return storages.RDBStorage("sqlite:///study.db", engine_kwargs={"creator": connect})
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn any error raised inside into a RunError: for calls of Optuna's that do nothing but read study.db."""
+    try:
+        with explained(path):
+            yield
+    except RunError:
+        raise
+    except Exception as error:  # whatever Optuna makes of rows that it has not written
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ from scramjet.tuning.objective import Objective
 from scramjet.tuning.packages import optuna_module
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space, Value
-from scramjet.tuning.storage import create_storage, explained, open_storage
+from scramjet.tuning.storage import create_storage, explained, open_storage, reading
 from scramjet.tuning.stored import ASSIGNMENT, DIGEST, REASON, RUN, SECONDS, SPENT_SECONDS, STEPS, StoredStudy
 from scramjet.tuning.study_file import StudyFile
 
@@ -100,7 +100,7 @@ class Study:
             with explain_disk_errors(folder):
                 os.rename(unfinished, folder)
         except BaseException:
-            remove_tree(unfinished)
+            remove_tree(unfinished, folder.parent)
             raise
         checked.remember(base)
         world_files.remember_trained(base.env, base.env_parameters, world_files.copied_sources(base.env))
@@ -126,12 +126,13 @@ class Study:
         try:
             file = StudyFile.read(path / "study.toml")
             trials, storage = open_storage(path / "study.db")
-            with explained(path / "study.db"):
-                if trials.user_attrs.get(DIGEST) != file.digest():
-                    raise ConfigError(
-                        f"{folder / 'study.toml'} was changed since the study began: only its [budget] may change; "
-                        f"put it back, or begin a new study"
-                    )
+            with reading(path / "study.db"):
+                attributes = trials.user_attrs
+            if attributes.get(DIGEST) != file.digest():
+                raise ConfigError(
+                    f"{folder / 'study.toml'} was changed since the study began: only its [budget] may change; "
+                    f"put it back, or begin a new study"
+                )
             return cls(path, file, trials, storage, lock, approval)
         except BaseException:
             lock.release()
@@ -165,7 +166,7 @@ class Study:
 
     def trials(self) -> list[Any]:
         """All trials, as Optuna's FrozenTrial, by number."""
-        with explained(self._db):
+        with reading(self._db):
             trials: list[Any] = self.optuna_study.get_trials(deepcopy=False)
         return trials
 
@@ -289,7 +290,7 @@ class Study:
 
     def kept(self) -> dict[str, Any]:
         """All that was kept, by name."""
-        with explained(self._db):
+        with reading(self._db):
             found: dict[str, Any] = self.optuna_study.user_attrs
         return found
 

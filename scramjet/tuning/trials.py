@@ -63,7 +63,7 @@ class TrialRun:
             return
         self.attempts += 1
         if self._never_began():
-            remove_tree(self._path)
+            remove_tree(self._path, self._study.runs_path)
         self._process = self._server.start(self._request())
 
     def poll(self) -> Outcome | None:

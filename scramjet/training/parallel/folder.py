@@ -33,7 +33,7 @@ class PrivateRun(Run):
 
     def release(self) -> None:
         super().release()
-        remove_tree(self.path)
+        remove_tree(self.path, self.path.parent)
 
     def discard(self) -> None:
         self.release()
@@ -45,7 +45,7 @@ def _remove_abandoned(folder: Path) -> None:
         for path in folder.glob(f"{_PREFIX}*"):
             name = _NAME.fullmatch(path.name)
             if name and is_folder(path) and path.lstat().st_uid == os.geteuid() and not _is_alive(int(name[1])):
-                remove_tree(path)
+                remove_tree(path, folder)
 
 
 def _is_alive(process: int) -> bool:

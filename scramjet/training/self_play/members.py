@@ -147,7 +147,7 @@ class MemberFiles:
                         if f"{FOLDERS[kind]}/{name}" not in wanted:
                             doomed = temporary_path(folder)  # a kill must not leave a part under this name
                             os.rename(folder / name, doomed)
-                            remove_tree(doomed)
+                            remove_tree(doomed, folder)
 
 
 def step_folders(folder: Path) -> list[str]:

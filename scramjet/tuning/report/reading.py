@@ -17,7 +17,7 @@ from scramjet.tuning.objective import TRAINING_RETURN, Objective
 from scramjet.tuning.population.schedules import found_settings
 from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.settings import StudySettings
-from scramjet.tuning.storage import explained, open_storage
+from scramjet.tuning.storage import open_storage, reading
 from scramjet.tuning.stored import (
     ASSIGNMENT,
     REASON,
@@ -55,7 +55,7 @@ def read_results(folder: Path) -> StudyResults:
     objective = Objective.parse(file.settings, RunConfig())
     database = path / "study.db"
     stored, storage = open_storage(database)
-    with explained(database):
+    with reading(database):
         trials, kept = stored.get_trials(deepcopy=False), stored.user_attrs
         checked = StoredStudy(database, file.settings.method, len(stored.directions))
         storage.remove_session()
