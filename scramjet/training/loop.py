@@ -68,18 +68,31 @@ def train(
     rank_timeout: float = RANK_TIMEOUT,
     **settings: Unpack[Settings],
 ) -> TrainResult:
-    """Train an agent: the command `scramjet train` from Python.
+    """Train an agent, as `scramjet train` does, and return what came of it.
 
-    `config` is a RunConfig, a world (trained with its preset), or a TOML or YAML file. A world is a name, a file or an
-    object: a class or instance of `scramjet.Env`, a Gymnasium env, its class, or a function that makes one. `env` is
-    the world where `config` says the rest, or of a run that is resumed: one that is in no file or module, such as a
-    notebook's, has to be given again. `resume` goes on with a run exactly where it stopped; `total_timesteps`,
-    `time_limit` and `track` may change then, nothing else. `fork` starts a new run from a checkpoint. `network`
-    replaces the default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or
-    module, which runs it. `callbacks` are called while it trains (see `Callback`). Under a launcher such as torchrun
-    the run is trained by all of its processes, of which one counts as lost after `rank_timeout` seconds without a sign
-    of life. `settings` are laid over the config, by the names of the flags:
-    `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
+        train("cartpole", seed=2, learning_rate=1e-3, policy={"hidden": [32]})
+        train(MyWorld, total_timesteps="2M", env_parameters={"gravity": 12})
+        train(resume="runs/cartpole-1", total_timesteps="2M")
+        train(fork="runs/cartpole-1/checkpoints/best", learning_rate=1e-4)
+
+    config: A world, trained with its preset; or a TOML or YAML file; or a RunConfig. A world is a name, a file or an
+        object: a class or instance of `scramjet.Env`, a Gymnasium env, its class, or a function that makes one.
+    env: The world, where `config` says the rest; or that of a run that is resumed, where it is in no file or module,
+        as a notebook's is.
+    resume: Go on with this run exactly where it stopped; only `total_timesteps`, `time_limit`, `track` and
+        `ray_address` may change then.
+    fork: Start a new run from this checkpoint, or from a run's newest one.
+    runs_dir: The folder that holds the runs.
+    run_name: The name of the run's folder; by default the world's name and a number.
+    network: A torch module of your own in place of the default network.
+    display: What to show: "live", "plain", "quiet", or "auto": live in a terminal, plain lines elsewhere.
+    total_timesteps: Env steps to train for: a number, or text such as "500K".
+    time_limit: Stop after this much time, such as "30s", "5m" or "2h"; the run can be resumed.
+    trust: Let a run, checkpoint or file of somebody else name a world in a file or module, which runs it.
+    callbacks: Objects that are called while it trains, see `scramjet.Callback`.
+    rank_timeout: Under a launcher such as torchrun, where all processes train one run: seconds without a sign of life
+        after which one of them counts as lost.
+    settings: All other settings by the names of their flags, see `scramjet.Settings`. They are laid over the config.
     """
     stop_if_being_read()
     mode, called = coerce("display", display, Mode), Callbacks(callbacks)

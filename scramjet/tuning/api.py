@@ -48,14 +48,21 @@ def tune(
     ray: str | None = None,
     **settings: Unpack[TuneSettings],
 ) -> TuneResult:
-    """Search for good settings: the command `scramjet tune` from Python.
+    """Search for good settings, as `scramjet tune` does: try many in runs of their own, and keep them all.
 
-    `config` is a RunConfig, the name or file of a world (tried with its preset), or a TOML or YAML file. `space` has a
-    dimension for each setting that varies: `{"learning_rate": "log:1e-4..1e-2", "num_envs": [64, 256]}`. `settings`
-    are those of the study (`method`, `objective`, `trials`, `steps`, `hours`, `parallel`, see `StudySettings`) and of
-    the runs (as for `scramjet.train`). `resume` goes on with a study, whose budget alone may change. `trust` lets files
-    of somebody else name a world in a file or module, which runs it. `ray` is the address of a Ray cluster whose Ray
-    Tune runs the trials, or `local`.
+        tune("cartpole", {"learning_rate": "log:1e-4..1e-2", "num_envs": [64, 256]}, trials=40)
+        tune(resume="studies/cartpole-1", trials=80)
+
+    config: A world by name or file, tried with its preset; or a TOML or YAML file; or a RunConfig.
+    space: A dimension for each setting that varies.
+    resume: Go on with this study, whose budget alone may change.
+    studies_dir: The folder that holds the studies.
+    study_name: The name of the study's folder; by default the world's name and a number.
+    display: What to show: "live", "plain", "quiet", or "auto": a live table in a terminal, plain lines elsewhere.
+    trust: Let files of somebody else name a world in a file or module, which runs it.
+    ray: The address of a Ray cluster whose Ray Tune runs the trials, or "local".
+    settings: Those of the study (`method`, `objective`, `trials`, `steps`, `hours`, `parallel`, ...) and, as for
+        `train`, those of its runs. See `scramjet.tuning.keyword_types.TuneSettings`.
     """
     stop_if_being_read()
     mode = coerce("display", display, DisplayMode)
