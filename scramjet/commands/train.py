@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 from scramjet.adapters.gymnasium.workers.started_ahead import end_unused
-from scramjet.commands.arguments.env_parameters import split_env_parameters
 from scramjet.commands.arguments.train import Given, Place
-from scramjet.errors import ConfigError
 from scramjet.runtime.ranks.environment import is_launched
 from scramjet.runtime.runs import Run, find_run
 from scramjet.settings import coerce
@@ -17,11 +15,6 @@ from scramjet.training.config.keywords import SERVICES
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.loop import train
-
-RESUME_FLAGS = (
-    *("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit", "--env", "--trust", "--no-trust"),
-    *("--track", "--track-project", "--ray-address", "--rank-timeout", "--max-restarts"),
-)
 
 
 def train_command(given: Given) -> int:
@@ -51,11 +44,6 @@ def _launch(words: list[str], num_processes: int, place: Place) -> int:
     return launch(command, num_processes, max_restarts=place.max_restarts)
 
 
-def given_flags(words: list[str]) -> list[str]:
-    """The flags on a command line, in their one spelling."""
-    return [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
-
-
 def _frozen_num_processes(run: str, runs_dir: Path) -> int:
     """How many processes train a run, by its frozen config."""
     found = read_file(Run.open(find_run(run, runs_dir)).config_path, follow_links=False)
@@ -64,21 +52,7 @@ def _frozen_num_processes(run: str, runs_dir: Path) -> int:
 
 def _resume(given: Given) -> int:
     line, place = given.line, given.place
-    flags = given_flags(split_env_parameters(given.words)[0])
-    refused = [flag for flag in flags if flag not in RESUME_FLAGS]
-    refused += [f"--env.{name}" for name in given.env_values]
-    if refused:
-        raise ConfigError(
-            f"{refused[0]} cannot change when a run is resumed: its config is frozen. Only --total-timesteps, "
-            f"--time-limit, --track and --ray-address may; to change more, start a new run with --fork {place.resume}"
-        )
     assert place.resume is not None
-    if ("settings", "env") in line.values:
-        world = line.values["settings", "env"]
-        raise ConfigError(
-            f"'{world}' is not needed with --resume: the run knows its world; if that is elsewhere now, add "
-            f"--env {world}"
-        )
     settings = line.laid_over(RunConfig(), ("settings",))
     if not is_launched() and (num_processes := _frozen_num_processes(place.resume, place.runs_dir)) > 1:
         return _launch(given.words, num_processes, place)
@@ -87,7 +61,7 @@ def _resume(given: Given) -> int:
         env=place.env,
         runs_dir=place.runs_dir,
         display=place.display,
-        total_timesteps=settings.total_timesteps if "--total-timesteps" in flags else None,
+        total_timesteps=settings.total_timesteps if ("settings", "total_timesteps") in line.values else None,
         time_limit=settings.time_limit,
         trust=place.trust,
         rank_timeout=place.rank_timeout,

@@ -12,6 +12,7 @@ from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.errors import ConfigError
 from scramjet.runtime.ranks.environment import RANK_TIMEOUT
+from scramjet.runtime.runs import find_run
 from scramjet.runtime.trust import said
 from scramjet.settings import Flat, require, require_counts
 from scramjet.training.config import files as config_files
@@ -39,6 +40,12 @@ Values come from the code's defaults, then the world's preset (or --preset NAME)
   scramjet train --fork runs/cartpole-1/checkpoints/best --learning-rate 1e-4
   scramjet train --resume runs/my_world-1 --env elsewhere/my_world.py
 """
+
+
+RESUME_FLAGS = (
+    *("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit", "--env", "--trust", "--no-trust"),
+    *("--track", "--track-project", "--ray-address", "--rank-timeout", "--max-restarts"),
+)
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,7 @@ def read(words: list[str]) -> tuple[Given]:
     place = line.laid_over(Place(), ("place",))
     place.check()
     if place.resume is not None and not line.wants_help:
+        _check_resumed(line, given_flags(rest), env_values, place)
         return (Given(words, line, env_values, place, None),)
     named = line.values.get(("settings", "env"))
     if place.env is not None and place.fork is None:
@@ -120,6 +128,30 @@ def read(words: list[str]) -> tuple[Given]:
         parameters = parameter_help(base.env, base.env_parameters)
         show_help(Arguments, "scramjet train", DESCRIPTION + parameters, Arguments(settings=base))
     return (Given(words, line, env_values, place, with_flags(base, line, env_values)),)
+
+
+def _check_resumed(line: CommandLine, flags: list[str], env_values: dict[str, str], place: Place) -> None:
+    """Refuse what cannot change when a run is resumed, and a run that is not there."""
+    assert place.resume is not None
+    refused = [flag for flag in flags if flag not in RESUME_FLAGS]
+    refused += [f"--env.{name}" for name in env_values]
+    if refused:
+        raise ConfigError(
+            f"{refused[0]} cannot change when a run is resumed: its config is frozen. Only --total-timesteps, "
+            f"--time-limit, --track and --ray-address may; to change more, start a new run with --fork {place.resume}"
+        )
+    if ("settings", "env") in line.values:
+        world = line.values["settings", "env"]
+        raise ConfigError(
+            f"'{world}' is not needed with --resume: the run knows its world; if that is elsewhere now, add "
+            f"--env {world}"
+        )
+    find_run(place.resume, place.runs_dir)
+
+
+def given_flags(words: list[str]) -> list[str]:
+    """The flags on a command line, in their one spelling."""
+    return [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
 
 
 def base_config(env: str | None, place: Place, algorithm: str | None = None) -> RunConfig:
