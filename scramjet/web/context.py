@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from scramjet.errors import RunError
 from scramjet.runtime.files import is_folder
@@ -14,6 +17,13 @@ from scramjet.runtime.runs import check_run_name
 
 THINKING = "scramjet-page"
 """How the names of the threads begin in which agents of the page think."""
+
+
+async def tell_of_loading(socket: WebSocket) -> None:
+    """Tell a page that wants to play or watch what it waits for, if it is the first: torch takes seconds to load."""
+    if "torch" not in sys.modules:
+        with contextlib.suppress(WebSocketDisconnect):  # who loads the session will see that
+            await socket.send_json({"kind": "status", "text": "loading PyTorch"})
 
 
 @dataclass(frozen=True)

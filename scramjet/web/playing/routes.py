@@ -18,7 +18,7 @@ from scramjet.adapters.registry import LIBRARIES
 from scramjet.engine.layout import num_players
 from scramjet.envs.registry import is_registered_here, registrations
 from scramjet.web.agents import Agents
-from scramjet.web.context import THINKING, PageContext
+from scramjet.web.context import THINKING, PageContext, tell_of_loading
 
 if TYPE_CHECKING:
     from scramjet.web.playing.session import Session
@@ -52,8 +52,10 @@ def routes(context: PageContext) -> list[BaseRoute]:
 async def _serve(socket: WebSocket, agents: Agents) -> None:
     """Play over a socket until it closes. The session lives in a thread of its own: the page is served meanwhile."""
     loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, thread_name_prefix=f"{THINKING}-play")
-    session = await loop.run_in_executor(thread, _session, agents)
+    session: Session | None = None
     try:
+        await tell_of_loading(socket)
+        session = await loop.run_in_executor(thread, _session, agents)
         while True:
             answers = session.answers(_parsed(await socket.receive_text()))
             while (answer := await loop.run_in_executor(thread, next, answers, None)) is not None:
@@ -69,7 +71,8 @@ async def _serve(socket: WebSocket, agents: Agents) -> None:
         await socket.send_json({"kind": "error", "error": BUG})
         await socket.close(1011)
     finally:
-        thread.submit(session.close)
+        if session is not None:
+            thread.submit(session.close)
         thread.shutdown(wait=False)
 
 

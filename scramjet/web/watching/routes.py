@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from scramjet.web.agents import Agents
-from scramjet.web.context import PageContext
+from scramjet.web.context import PageContext, tell_of_loading
 
 if TYPE_CHECKING:
     from scramjet.web.watching.session import Session
@@ -31,6 +31,7 @@ def routes(context: PageContext) -> list[BaseRoute]:
             return
         under_way.add(socket)
         try:
+            await tell_of_loading(socket)
             session = await asyncio.to_thread(_session, socket, agents)
             await session.run()
         finally:
