@@ -330,13 +330,13 @@ def _world(config: Mapping[str, Any]) -> str:
 
 
 def table(found: list[Row]) -> str:
-    """The comparison as Markdown; ± is the standard deviation over the seeds."""
+    """The comparison as Markdown; ± is a 95 % interval over the seeds."""
     lines = ["| world | settings | steps | mean return | seconds |", "|---|---|---|---|---|"]
     for row in (row for row in found if row.results):
         spread = Spread.of([result["return"] for result in row.results])
         seconds = statistics.fmean(result["seconds"] for result in row.results)
         steps = statistics.fmean(result["steps"] for result in row.results)
-        score = f"{spread.mean:.4g} ± {spread.deviation:.2g} ({spread.count})"
+        score = f"{spread.mean:.4g} ± {spread.half_width:.2g} ({spread.count})"
         lines.append(f"| {row.world} | {row.what} | {steps:,.0f} | {score} | {seconds:.0f} |")
     kinds = dict.fromkeys(row.what for row in found if row.what.startswith(("classic", "defaults")))
     for kind in kinds:

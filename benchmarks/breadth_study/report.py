@@ -10,6 +10,7 @@ from breadth_study.systems import RANDOM, SYSTEMS, case_of
 from breadth_study.tasks import Task
 from breadth_study.zoo_settings import ZOO
 
+from scramjet.algorithms.intervals import half_width_of
 from scramjet.reports.aggregate import Estimate, estimate
 
 
@@ -42,7 +43,7 @@ def _cell(returns: Sequence[float], best: float, task: Task, system: str) -> str
     if system != case_of(system, task, 0).system:
         return "as its defaults"
     mean = statistics.mean(returns)
-    text = _number(mean) + (f" ± {_number(statistics.stdev(returns))}" if len(returns) > 1 else " (one seed)")
+    text = _number(mean) + (f" ± {_number(half_width_of(returns))}" if len(returns) > 1 else " (one seed)")
     return f"**{text}**" if mean == best else text
 
 
@@ -76,7 +77,7 @@ def _is_finished(results: Results, systems: Sequence[str], task: Task, seeds: Se
 
 
 def _aggregate(results: Results, system: str, tasks: Sequence[Task], seeds: Sequence[int]) -> Estimate:
-    """Interquartile mean of the scores of all runs; the bootstrap draws seeds within each task."""
+    """Interquartile mean of the scores of all runs; only seeds of one task vary in its interval."""
     scores: list[float] = []
     strata: list[int] = []
     for place, task in enumerate(tasks):

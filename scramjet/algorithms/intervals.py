@@ -19,10 +19,13 @@ _STUDENT_95 = (
 """Half the width of the middle 95 % of Student's t, by degrees of freedom from 1."""
 
 
-def student_95(degrees: int) -> float:
-    """Half the width of the middle 95 % of Student's t distribution with so many degrees of freedom, to five digits."""
-    if degrees <= len(_STUDENT_95):
-        return _STUDENT_95[degrees - 1]
+def student_95(degrees: float) -> float:
+    """Half the width of the middle 95 % of Student's t distribution with so many degrees of freedom, to five digits.
+
+    A broken number below 10 counts as the whole one below it, at least 1.
+    """
+    if degrees < len(_STUDENT_95) + 1:
+        return _STUDENT_95[max(int(degrees + 1e-9), 1) - 1]
     z, n = NORMAL_95, float(degrees)  # Abramowitz and Stegun 1964, 26.7.5
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

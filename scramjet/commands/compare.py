@@ -59,6 +59,9 @@ def _show(comparison: Comparison) -> None:
         if start > 0:
             console.print()
         console.print(_table(comparison, shown))
+    numbers = [number for contender in contenders for number in contender.numbers.values()]
+    if any(math.isfinite(number.low) for number in numbers):
+        console.print(Text("a second line is a 95 % interval: over the runs, or of one run's evaluation its episodes"))
     for relation in comparison.relations:
         console.print(Text(printable(relation)))
 
@@ -91,7 +94,8 @@ def _cell(name: str, number: Estimate | None) -> Text:
         return Text("-")
     is_time, is_count = name.startswith("seconds"), name.startswith("steps")
     show = duration_in_tenths if is_time else human_count if is_count else human_number
-    ends = "" if math.isnan(number.low) else f"{show(number.low)} to {show(number.high)}"
+    low = max(0.0, number.low) if is_time or is_count else number.low
+    ends = "" if math.isnan(low) else f"{show(low)} to {show(number.high)}"
     has_width = ends and show(number.low) != show(number.high)
     return Text(f"{show(number.center)}\n{ends}" if has_width else show(number.center))
 

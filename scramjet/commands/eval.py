@@ -147,7 +147,7 @@ def _print_evaluation(evaluation: Evaluation, checkpoint: Checkpoint, config: Ru
     search = "" if evaluator.search is None else f" with {evaluator.search.spec.text}"
     played = f"{evaluation.episodes} episodes of {shown_name(config.env)}"
     print(printable(f"{checkpoint.path} at step {checkpoint.step:,}{search}, {played}:"))
-    print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")
+    print(f"  mean return  {evaluation.text}")
     print(f"  mean length  {evaluation.mean_length:.1f}")
     width = max((12, *map(len, evaluation.stats)))
     for name, value in evaluation.stats.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scramjet.algorithms.intervals import mean_half_width, wilson_interval
 from scramjet.errors import RunError
 from scramjet.reports.aggregate import Aggregate, Estimate, estimate, first_reached
 from scramjet.reports.curves import Tables
@@ -15,9 +16,8 @@ from scramjet.reports.groups import FORKED_FROM, Configured, Group, differing, v
 from scramjet.reports.lineage import Lineage
 from scramjet.reports.metrics_table import STEP, TIME, MetricsTable
 from scramjet.reports.run_files import RunFiles
+from scramjet.training.telemetry.metrics import VERSUS_RANDOM
 
-TWO_SIDED = 1.96
-"""Standard errors on either side of a mean within which the true one lies with 95 % confidence."""
 EVALUATION = "last evaluation"
 
 
@@ -93,12 +93,14 @@ def _numbers(
 
 
 def _numbers_of(table: MetricsTable, metric: str, level: float | None) -> dict[str, Estimate]:
-    """The numbers of one run; only the evaluation, which has many episodes, has an interval."""
+    """The numbers of one run; only evaluations, of many episodes, have an interval."""
     last = table.last()
     found: dict[str, Estimate] = {}
-    if "eval/mean_return" in last:
+    if VERSUS_RANDOM in last:  # returns of games say nothing
+        found |= {f"win rate vs {name}": _win_rate(last, f"versus/{name}") for name in ("random", "first")}
+    elif "eval/mean_return" in last:
         found[EVALUATION] = _evaluation(last)
-    if metric in last:
+    if metric in last and metric != VERSUS_RANDOM:
         found[metric] = _exactly(last[metric])
     if level is not None:
         for name, column in ((f"steps to {level:.4g}", STEP), (f"seconds to {level:.4g}", TIME)):
@@ -121,8 +123,14 @@ def _exactly(value: float) -> Estimate:
 def _evaluation(last: Mapping[str, float]) -> Estimate:
     """The mean return of the last evaluation with its 95 % interval by the deviation over its episodes."""
     center, std, count = last["eval/mean_return"], last.get("eval/std_return"), last.get("eval/episodes", 0.0)
-    reach = math.nan if std is None or count < 2 else TWO_SIDED * std / math.sqrt(count - 1)
+    reach = math.nan if std is None or count < 2 else mean_half_width(std, int(count))
     return Estimate(center, center - reach, center + reach, 1)
+
+
+def _win_rate(last: Mapping[str, float], metric: str) -> Estimate:
+    """A win rate with its 95 % interval by the number of games."""
+    share, games = last[metric], int(last["versus/games"])
+    return Estimate(share, *wilson_interval(share * games, games), 1)
 
 
 def _common_level(groups: Sequence[Group], tables: Tables, metric: str) -> float | None:

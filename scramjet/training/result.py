@@ -42,8 +42,7 @@ class TrainResult:
         elif mean_return is not None:
             parts.append(f"return_100={mean_return:.2f}")
         if self.evaluation is not None and won is None:
-            mean, std = self.evaluation.mean_return, self.evaluation.std_return
-            parts.append(f"evaluation={mean:.2f} ± {std:.2f} over {self.evaluation.episodes:,} episodes")
+            parts.append(f"evaluation={self.evaluation.text}")
         if self.stopped_by is not None:
             reason = f" ({self.stop_reason})" if self.stop_reason else ""
             parts.append(f"stopped_by={self.stopped_by!r}{reason}")

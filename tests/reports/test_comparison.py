@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scramjet.algorithms.intervals import NORMAL_95, half_width_of, student_95
 from scramjet.errors import ConfigError, RunError
 from scramjet.reports.aggregate import (
     band,
-    bootstrap_interval,
     common_grid,
     estimate,
     first_reached,
     interquartile_mean,
+    interval,
     mean,
     on_grid,
     smoothed,
@@ -43,39 +44,54 @@ def test_means_leave_out_a_quarter_at_each_end_and_what_is_missing() -> None:
     assert np.isnan(mean(np.full((3, 1), np.nan))[0])
 
 
-@pytest.mark.rest
-def test_the_bootstrap_agrees_with_scipys() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    values = np.random.default_rng(3).exponential(size=(15, 1))
-    low, high = bootstrap_interval(values, resamples=20_000)
-    expected = stats.bootstrap((values[:, 0],), np.mean, method="percentile", n_resamples=20_000, rng=1)
-    np.testing.assert_allclose([low[0], high[0]], expected.confidence_interval, rtol=0.02)
+def test_intervals_hold_the_true_mean_as_often_as_they_say_with_few_seeds_too() -> None:
+    draws = (
+        np.random.default_rng(5).normal(size=(10, 4000)) * np.linspace(1, 3, 4000) + 7.0
+    )  # 4,000 trials side by side
+    for count in (2, 3, 5, 10, 20):
+        for aggregate in ("mean", "iqm"):
+            low, high = interval(draws[:count], aggregate)  # type: ignore[arg-type]
+            covered = float(np.mean((low <= 7.0) & (high >= 7.0)))
+            assert (0.94 if aggregate == "mean" else 0.92) <= covered <= 0.96, (count, aggregate, covered)
+            if aggregate == "mean":
+                widths = np.array([half_width_of(draws[:count, trial]) for trial in range(20)])
+                np.testing.assert_allclose((high - low)[:20] / 2, widths)
 
 
-def test_intervals_cover_as_often_as_they_say_and_strata_are_resampled_each_by_itself() -> None:
-    values = np.array([[0.0], [0.0], [0.0], [10.0], [10.0], [10.0]])
-    low, high = bootstrap_interval(values, strata=np.array([0, 0, 0, 1, 1, 1]))
-    assert (low[0], high[0]) == (5.0, 5.0)
-    low, high = bootstrap_interval(values)
-    assert low[0] < 5.0 < high[0]
-    samples = np.random.default_rng(5).normal(loc=3.0, size=(20, 1000))  # 1,000 trials side by side
-    low, high = bootstrap_interval(samples)
-    covered = np.mean((low <= 3.0) & (high >= 3.0))
-    # A percentile bootstrap of 20 numbers covers a little less than 95 %.
-    assert 0.90 <= covered <= 0.96
+def test_only_what_differs_within_a_stratum_makes_an_interval_wide() -> None:
+    levels = np.repeat([0.0, 100.0, 1000.0], 3)
+    draws = np.random.default_rng(6).normal(size=(9, 2000)) + levels[:, None]
+    for aggregate in ("mean", "iqm"):
+        low, high = interval(draws, aggregate, np.repeat([0, 1, 2], 3))  # type: ignore[arg-type]
+        if aggregate == "mean":
+            assert 0.93 <= np.mean((low <= levels.mean()) & (high >= levels.mean())) <= 0.985
+        alone_low, alone_high = interval(draws, aggregate)  # type: ignore[arg-type]
+        assert np.all(5 * (high - low) < alone_high - alone_low), aggregate
+    low, high = interval(levels[:, None], "mean", np.repeat([0, 1, 2], 3))
+    assert low[0] == high[0] == levels.mean()
+    assert np.isnan(interval(levels[:, None], "mean", np.array([0, 0, 0, 1, 1, 1, 2, 2, 3]))).all()  # 3 has one run
 
 
 def test_runs_that_lack_a_point_do_not_enter_its_interval_and_one_run_has_none() -> None:
     values = np.array([[1.0, 1.0], [3.0, np.nan], [np.nan, np.nan]])
     for aggregate in ("mean", "iqm"):
-        low, high = bootstrap_interval(values, aggregate)  # type: ignore[arg-type]
-        assert (low[0], high[0]) == (1.0, 3.0), aggregate
+        low, high = interval(values, aggregate)  # type: ignore[arg-type]
+        np.testing.assert_allclose([low[0], high[0]], [2 - 12.7062, 2 + 12.7062], rtol=1e-4)  # t of one degree
         assert np.isnan([low[1], high[1]]).all(), aggregate
     alone = estimate([4.0])
     assert (alone.center, alone.count, np.isnan(alone.low), np.isnan(alone.high)) == (4.0, 1, True, True)
     both = estimate([4.0, np.nan, 6.0], "iqm")
-    assert (both.center, both.count, both.low, both.high) == (5.0, 2, 4.0, 6.0)
+    assert (both.center, both.count, round(both.low, 4)) == (5.0, 2, round(5 - 12.7062, 4))
     assert np.isnan(estimate([]).center)
+
+
+def test_students_t_is_that_of_its_density() -> None:
+    for degrees in (1, 2, 3, 5, 9, 10, 11, 30, 200):
+        scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) if degrees < 300 else math.nan
+        at = np.linspace(0.0, student_95(degrees), 200_001)
+        density = scale / math.sqrt(degrees * math.pi) * (1 + at**2 / degrees) ** (-(degrees + 1) / 2)
+        assert np.trapezoid(density, at) == pytest.approx(0.475, abs=1e-6), degrees
+    assert student_95(10**9) == pytest.approx(NORMAL_95)
 
 
 def test_straight_lines_on_a_grid_are_exact_and_end_where_they_end() -> None:
@@ -91,8 +107,8 @@ def test_a_band_ends_where_most_of_its_curves_have_ended() -> None:
     result = band([curve([0, 4], [1, 1]), curve([0, 6], [3, 3]), curve([0, 10], [5, 5])], points=11)
     assert result.x.tolist() == [0, 1, 2, 3, 4, 5, 6]
     np.testing.assert_allclose(result.center, [3, 3, 3, 3, 3, 4, 4])
-    assert (result.low[:5] >= 1).all()
-    assert (result.high[:5] <= 5).all()
+    assert (result.low < result.center).all()
+    assert (result.high > result.center).all()
     # with the first of those that end about together
     ends, heights = (97, 99, 100, 100, 30), (1, 3, 8, 0, 8)
     result = band([curve([0, end], [height, height]) for end, height in zip(ends, heights, strict=True)], points=101)
@@ -285,7 +301,7 @@ def test_the_last_evaluation_has_the_interval_of_a_mean_of_so_many_episodes(tmp_
     write_run(tmp_path, "b", [first], gamma=0.8)
     number = compared(tmp_path).contenders[0].numbers["last evaluation"]
     assert number.center == 100.0
-    assert number.high - number.center == pytest.approx(1.96 * 20 / math.sqrt(100))
+    assert number.high - number.center == pytest.approx(1.98397 * 20 / math.sqrt(100))  # t of 100 degrees
 
 
 def test_steps_and_seconds_are_counted_to_the_level_that_all_reached(tmp_path: Path) -> None:
@@ -304,7 +320,7 @@ def test_steps_and_seconds_are_counted_to_the_level_that_all_reached(tmp_path: P
         assert level <= top
 
 
-def test_seeds_are_taken_together_with_their_mean_and_resampled_world_by_world(tmp_path: Path) -> None:
+def test_seeds_are_taken_together_with_their_mean_and_vary_within_each_world(tmp_path: Path) -> None:
     rates, worlds = tmp_path / "rates", tmp_path / "worlds"
     for seed, top in ((1, 100.0), (2, 120.0), (3, 140.0)):
         write_run(rates, f"good-{seed}", rising(top), seed=seed, gamma=0.9)
@@ -313,11 +329,12 @@ def test_seeds_are_taken_together_with_their_mean_and_resampled_world_by_world(t
         write_run(worlds, f"snake-{seed}", rising(101.0), env="snake", seed=seed)
     poor, good = (each.numbers["return_100"] for each in compared(rates).contenders)
     assert good.center == pytest.approx(120.0)
-    assert 100.0 <= good.low < 120.0 < good.high <= 140.0
+    reach = pytest.approx(4.30265 * 20 / math.sqrt(3))
+    assert (good.high - good.center, good.center - good.low) == (reach, reach)
     assert poor.count == 3
     (together,) = compared(worlds, ("algorithm",)).contenders
     number = together.numbers["return_100"]
-    # every resample has three of each world, whose seeds are all alike
+    # each world's seeds are all alike
     assert (number.center, number.low, number.high) == pytest.approx((51.0, 51.0, 51.0))
     comparison = compared(worlds)
     assert comparison.level is None  # none that worlds have in common

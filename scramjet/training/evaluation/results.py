@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from scramjet.algorithms.intervals import mean_half_width
+
 CONFIDENCE = 1.645
 """Standard errors below the mean at which the lower bound lies: with 95 % confidence the true mean is above it."""
 
@@ -30,6 +32,17 @@ class Evaluation:
     def lower_bound(self) -> float:
         """The true mean return is above this with 95 % confidence; the best checkpoint is chosen by it, not by luck."""
         return lower_bound(self.mean_return, self.std_return, self.episodes)
+
+    @property
+    def half_width(self) -> float:
+        """The ± of the mean return: half the width of its 95 % interval; NaN for a single episode."""
+        return mean_half_width(self.std_return, self.episodes)
+
+    @property
+    def text(self) -> str:
+        """The mean return in words, such as "475.20 ± 3.11 (95 % interval) over 100 episodes"."""
+        interval = "" if math.isnan(self.half_width) else f" ± {self.half_width:.2f} (95 % interval)"
+        return f"{self.mean_return:.2f}{interval} over {self.episodes:,} episode{'s' * (self.episodes != 1)}"
 
     def is_far_below(self, mean: float, std: float, count: int) -> bool:
         """Whether this mean return is below that of `count` others, by more than chance and more than their deviation.

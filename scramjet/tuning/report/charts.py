@@ -107,11 +107,11 @@ def repeats_chart(results: StudyResults) -> Chart | None:
             f"trial {trial.number}: mean of {spread.count} fresh seeds {human_number(spread.mean)}"
             for trial, spread in repeated
         ),
-        errors=tuple(spread.deviation for _, spread in repeated),
+        errors=tuple(spread.half_width for _, spread in repeated),
     )
     note = (
-        "The best of many trials owes part of its score to luck; fresh seeds show how much. Bars: one standard "
-        "deviation over the seeds. The winner stands first."
+        "The best of many trials owes part of its score to luck; fresh seeds show how much. Bars: 95 % "
+        "intervals over the seeds. The winner stands first."
     )
     names = tuple(f"trial {trial.number}" for trial, _ in repeated)
     return Chart(

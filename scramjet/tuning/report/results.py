@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from scramjet.algorithms.intervals import student_95
+
 
 class TrialState(StrEnum):
     """How a trial stands."""
@@ -88,6 +90,11 @@ class Spread:
         if not all(map(math.isfinite, scores)):
             return cls(math.fsum(scores), math.nan, len(scores))
         return cls(statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0, len(scores))
+
+    @property
+    def half_width(self) -> float:
+        """The ± of the mean: half the width of its 95 % interval by Student's t; NaN for one seed."""
+        return student_95(self.count - 1) * self.error if self.count > 1 else math.nan
 
     @property
     def error(self) -> float:

@@ -82,10 +82,10 @@ def winner_line(results: StudyResults, winner: TrialSummary) -> str:
 
 
 def spread_text(spread: Spread) -> str:
-    """A mean with its deviation over seeds, such as `475.2 ± 8.1 (3 seeds)`."""
+    """A mean with its 95 % interval over seeds, such as `475.2 ± 8.1 (3 seeds)`."""
     seeds = "1 seed" if spread.count == 1 else f"{spread.count} seeds"
-    deviation = f" ± {human_number(spread.deviation)}" if spread.count > 1 else ""
-    return f"{human_number(spread.mean)}{deviation} ({seeds})"
+    half_width = f" ± {human_number(spread.half_width)}" if spread.count > 1 else ""
+    return f"{human_number(spread.mean)}{half_width} ({seeds})"
 
 
 def setting_text(value: Any) -> str:
@@ -140,20 +140,16 @@ def _number_columns(results: StudyResults, shown: Sequence[TrialSummary]) -> lis
         "": [str(ranks[trial.number]) for trial in shown],
         "trial": [str(trial.number) for trial in shown],
         "score": [human_number(trial.score) for trial in shown],
-        "repeated": [_short_spread(trial.repeated) for trial in shown],
+        "mean ± 95 %": ["" if trial.repeated is None else spread_text(trial.repeated) for trial in shown],
         "time": [human_duration(trial.seconds) for trial in shown],
         "steps": ["-" if trial.steps is None else human_count(trial.steps) for trial in shown],
         "state": [_STATES.get(trial.state, str(trial.state)) for trial in shown],
     }
-    if not any(columns["repeated"]):
-        del columns["repeated"]
+    if not any(columns["mean ± 95 %"]):
+        del columns["mean ± 95 %"]
     if set(columns["state"]) == {"done"}:
         del columns["state"]
     return list(columns.items())
-
-
-def _short_spread(spread: Spread | None) -> str:
-    return "" if spread is None else f"{human_number(spread.mean)} ± {spread.deviation:.2g}"
 
 
 def _digits(value: Any) -> str:

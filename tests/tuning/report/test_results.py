@@ -138,7 +138,7 @@ def test_the_terminal_table_fits_has_every_setting_and_tells_failures_below():
         for name in NAMES:
             assert name.rpartition(".")[2].split("_")[-1] in text, width
         assert "and 20 more in report/table.md" in text, width
-        assert "403.0 ± 1" in text, width
+        assert "403.0 ± 2" in text, width
     assert "trial 3 failed: numbers stopped being finite" in as_text(terminal_table(results(3)))
     empty = StudyResults("s", "cartpole", "r", "return_100", (), ())
     assert as_text(terminal_table(empty)).strip() == "no trial has a score yet"
@@ -155,7 +155,7 @@ def test_markdown_has_all_trials_best_first_and_keeps_strange_text_within_its_ce
 
 
 def test_a_spread_names_its_seeds():
-    assert spread_text(Spread.of([1.0, 2.0, 3.0])) == "2.00 ± 1.00 (3 seeds)"
+    assert spread_text(Spread.of([1.0, 2.0, 3.0])) == "2.00 ± 2.48 (3 seeds)"
     assert spread_text(Spread.of([2.0])) == "2.00 (1 seed)"
 
 
