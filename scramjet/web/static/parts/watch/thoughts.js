@@ -106,8 +106,8 @@ function makeNumber([low, high], place) {
     spread.style.left = `${at(thought.low)}%`;
     spread.style.width = `${at(thought.high) - at(thought.low)}%`;
     taken.style.left = `${at(thought.taken)}%`;
-    const deviation = (thought.high - thought.low) / 2;
-    setText(words, deviation > 0 ? `${number(thought.mean)} ± ${number(deviation)}` : number(thought.taken));
+    const range = `${number(thought.low)} to ${number(thought.high)}`;
+    setText(words, thought.high > thought.low ? `${number(thought.mean)} (${range})` : number(thought.taken));
   }
 
   return { node, show };
