@@ -51,7 +51,8 @@ class PPOConfig:
     """Adapt entropy_coef so that actions stay this random: choices, a share of the largest entropy, 0 to 1; continuous,
     the entropy of noise of this deviation. None: not adapted."""
     target_entropy_rate: float = 2.0
-    """target_entropy: how fast entropy_coef is adapted; it changes by e to the rate for a share, or nat, amiss."""
+    """target_entropy: how fast entropy_coef adapts: its logarithm changes by this much an update if the entropy is
+    off by all of its range, or by a nat if actions are continuous."""
     value_coef: float = 0.5
     """Weight of the value loss."""
     value_scale: Literal["none", "popart", "symlog"] = "none"
@@ -140,7 +141,8 @@ class SPOConfig:
     depth: int = 4
     """Steps that each particle looks ahead."""
     resample: Literal["period", "ess"] = "period"
-    """When particles are resampled: after every so many steps, or where their effective sample size gets small."""
+    """When particles are resampled: after every resample_period steps, or where their effective sample size gets
+    small."""
     resample_period: int = 4
     """period: steps between two resamplings; there is none after the last step."""
     ess_threshold: float = 0.5
@@ -150,11 +152,13 @@ class SPOConfig:
     dirichlet_fraction: float = 0.25
     """Share of the noise in the first actions' probabilities; continuous actions have none."""
     temperature: float = 0.5
-    """The temperature eta of the weights when training begins; its dual changes it."""
+    """The temperature eta of the particles' weights when training begins; a dual variable that is learned from then
+    on."""
     epsilon: float = 0.5
     """KL divergence of the searched policy from the policy that the temperature holds."""
     alpha: float = 0.5
-    """The weight of the KL divergence from the target policy when training begins; its dual changes it."""
+    """The weight of the KL divergence from the target policy when training begins; a dual variable that is learned
+    from then on."""
     epsilon_alpha: float = 1e-3
     """KL divergence of the policy from the target policy that alpha holds."""
     dual_learning_rate: float = 3e-4

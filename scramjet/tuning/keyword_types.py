@@ -34,7 +34,7 @@ class TuneSettings(Settings, total=False):
     parallel: int | Literal["auto"]
     """Trials at once; auto: one for each core, or four where they share a GPU."""
     factor: int
-    """halving: of so many trials that reach a rung, one goes on; the next rung is so many times as far."""
+    """halving: one of this many trials goes on from each rung, and the next rung is this many times as far."""
     first_rung: int | float | str | None
     """halving: env steps to the first rung; none: total_timesteps divided by the factor three times."""
     population: int
@@ -44,6 +44,7 @@ class TuneSettings(Settings, total=False):
     best: int
     """Settings that are trained again after the search, with fresh seeds: those with the best scores."""
     seeds: int
-    """Fresh seeds for each of them; the winner has the best mean over these. 0: none, and the best trial wins."""
+    """Fresh seeds with which each of the best settings is trained again; the winner has the best mean over these. 0:
+    none, and the best trial wins."""
     study_seed: int
     """Decides what is proposed; the seed of the trials is --seed."""

@@ -31,7 +31,7 @@ class Arguments:
     follow: bool = False
     """Go on with runs that are being trained until they end, or until Ctrl-C."""
     project: str | None = None
-    """The project or experiment there; none: the run's own track_project, else as for --track."""
+    """The project or experiment in the tool; none: the run's own track_project, else as for --track."""
     runs_dir: Path = Path("runs")
     """Folder that holds the runs, for runs given by name."""
 

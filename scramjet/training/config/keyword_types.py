@@ -49,7 +49,8 @@ class PPOSettings(TypedDict, total=False):
     """Adapt entropy_coef so that actions stay this random: choices, a share of the largest entropy, 0 to 1;
     continuous, the entropy of noise of this deviation. None: not adapted."""
     target_entropy_rate: float
-    """target_entropy: how fast entropy_coef is adapted; it changes by e to the rate for a share, or nat, amiss."""
+    """target_entropy: how fast entropy_coef adapts: its logarithm changes by this much an update if the entropy is
+    off by all of its range, or by a nat if actions are continuous."""
     value_coef: float
     """Weight of the value loss."""
     value_scale: Literal["none", "popart", "symlog"]
@@ -80,7 +81,8 @@ class SPOSettings(TypedDict, total=False):
     depth: int
     """Steps that each particle looks ahead."""
     resample: Literal["period", "ess"]
-    """When particles are resampled: after every so many steps, or where their effective sample size gets small."""
+    """When particles are resampled: after every resample_period steps, or where their effective sample size gets
+    small."""
     resample_period: int
     """period: steps between two resamplings; there is none after the last step."""
     ess_threshold: float
@@ -90,11 +92,13 @@ class SPOSettings(TypedDict, total=False):
     dirichlet_fraction: float
     """Share of the noise in the first actions' probabilities; continuous actions have none."""
     temperature: float
-    """The temperature eta of the weights when training begins; its dual changes it."""
+    """The temperature eta of the particles' weights when training begins; a dual variable that is learned from then
+    on."""
     epsilon: float
     """KL divergence of the searched policy from the policy that the temperature holds."""
     alpha: float
-    """The weight of the KL divergence from the target policy when training begins; its dual changes it."""
+    """The weight of the KL divergence from the target policy when training begins; a dual variable that is learned
+    from then on."""
     epsilon_alpha: float
     """KL divergence of the policy from the target policy that alpha holds."""
     dual_learning_rate: float
@@ -128,19 +132,19 @@ class BonusSettings(TypedDict, total=False):
 
     coef: float | Literal["auto"]
     """Weight of the bonuses' advantages in what the policy learns from, at most 1000; auto: 1, or 0.1 where bonuses
-    end with the episode (noveld, counts, e3b), lest it pay not to finish it."""
+    end with the episode (noveld, counts, e3b), or it would pay not to finish one."""
     reward_coef: float
-    """Weight of the rewards' advantages beside them, at most 1000; 0: learn from bonuses alone."""
+    """Weight of the rewards' advantages beside those of bonuses, at most 1000; 0: learn from bonuses alone."""
     gamma: float
     """Discount of bonuses, per step; that of rewards is --gamma (0.999 in the paper on rnd)."""
     learning_rate: float
     """Adam's step size for everything that curiosity learns: predictions, and the value of bonuses."""
     num_epochs: int
-    """Passes over each rollout for that."""
+    """Passes over each rollout in which predictions and the value of bonuses are learned."""
     features: int
     """Numbers that describe an observation where bonuses are computed from a learned or random description."""
     icm_forward: float
-    """icm: weight of the forward model's loss; that of the inverse model's is 1 minus it."""
+    """icm: weight of the forward model's loss; the inverse model's loss has 1 minus it."""
     noveld_alpha: float
     """noveld: how much of the novelty of where a step began is taken off that of where it led."""
     first_visits: bool
@@ -320,7 +324,7 @@ class Settings(PPOSettings, total=False):
     record_schedule: bool
     """async: record what each actor and the learner did and when (schedule.jsonl), for a replay."""
     replay_schedule: str | None
-    """async: replay such a file on one thread: the same run again, for debugging."""
+    """async: replay a recorded schedule.jsonl on one thread: the same run again, for debugging."""
     device: Literal["auto", "cpu", "cuda"]
     """Where envs and networks run; auto: an NVIDIA GPU if there is one, else the CPU."""
     env_device: Literal["auto", "cpu", "cuda"]
@@ -339,7 +343,7 @@ class Settings(PPOSettings, total=False):
     """Tools that get every number, the config and videos while the run trains: tensorboard, aim, wandb, mlflow,
     trackio."""
     track_project: str | None
-    """The project (W&B, Trackio) or experiment (Aim, MLflow) that the run is filed under there; none: the tool's own
+    """The project (W&B, Trackio) or experiment (Aim, MLflow) that --track files the run under; none: the tool's own
     setting, else scramjet."""
     curiosity: Literal["rnd", "icm", "noveld", "counts", "e3b"] | None
     """Reward what is new beside what the world pays, for worlds where reward is rare: rnd, what a network cannot yet

@@ -144,7 +144,7 @@ class RunConfig:
     record_schedule: bool = False
     """async: record what each actor and the learner did and when (schedule.jsonl), for a replay."""
     replay_schedule: str | None = None
-    """async: replay such a file on one thread: the same run again, for debugging."""
+    """async: replay a recorded schedule.jsonl on one thread: the same run again, for debugging."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where envs and networks run; auto: an NVIDIA GPU if there is one, else the CPU."""
     env_device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -160,7 +160,7 @@ class RunConfig:
     """Tools that get every number, the config and videos while the run trains: tensorboard, aim, wandb, mlflow,
     trackio."""
     track_project: str | None = None
-    """The project (W&B, Trackio) or experiment (Aim, MLflow) that the run is filed under there; none: the tool's own
+    """The project (W&B, Trackio) or experiment (Aim, MLflow) that --track files the run under; none: the tool's own
     setting, else scramjet."""
     ppo: Annotated[PPOConfig, Flat()] = field(default_factory=PPOConfig)
     """The settings of PPO; the searches use some of them too."""

@@ -27,20 +27,20 @@ class BonusConfig:
     """Bonuses for what is new."""
 
     coef: float | Literal["auto"] = "auto"
-    """Weight of the bonuses' advantages in what the policy learns from, at most 1000; auto: 1, or 0.1 where bonuses end
-    with the episode (noveld, counts, e3b), lest it pay not to finish it."""
+    """Weight of the bonuses' advantages in what the policy learns from, at most 1000; auto: 1, or 0.1 where bonuses
+    end with the episode (noveld, counts, e3b), or it would pay not to finish one."""
     reward_coef: float = 2.0
-    """Weight of the rewards' advantages beside them, at most 1000; 0: learn from bonuses alone."""
+    """Weight of the rewards' advantages beside those of bonuses, at most 1000; 0: learn from bonuses alone."""
     gamma: float = 0.99
     """Discount of bonuses, per step; that of rewards is --gamma (0.999 in the paper on rnd)."""
     learning_rate: float = 1e-3
     """Adam's step size for everything that curiosity learns: predictions, and the value of bonuses."""
     num_epochs: int = 1
-    """Passes over each rollout for that."""
+    """Passes over each rollout in which predictions and the value of bonuses are learned."""
     features: int = 64
     """Numbers that describe an observation where bonuses are computed from a learned or random description."""
     icm_forward: float = 0.2
-    """icm: weight of the forward model's loss; that of the inverse model's is 1 minus it."""
+    """icm: weight of the forward model's loss; the inverse model's loss has 1 minus it."""
     noveld_alpha: float = 0.5
     """noveld: how much of the novelty of where a step began is taken off that of where it led."""
     first_visits: bool = False
