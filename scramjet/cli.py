@@ -6,14 +6,16 @@ import contextlib
 import errno
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from scramjet.errors import ScramjetError, did_you_mean
+from scramjet.errors import ScramjetError, did_you_mean, printable
 from scramjet.runtime.signals import StuckWatch
 
 USAGE = """\
@@ -48,12 +50,16 @@ _COMMANDS = (
 )  # fmt: skip
 
 
+_PYTHONS_WARNING = warnings.formatwarning
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: run a command and exit."""
     _open_closed_streams()
     if os.environ.get("FORCE_COLOR", "").lower() in ("0", "false"):  # which rich takes for a yes
         os.environ["NO_COLOR"] = "1"
         del os.environ["FORCE_COLOR"]
+    warnings.formatwarning = _warning_line
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     sys.exit(_exit_code(list(sys.argv[1:] if arguments is None else arguments)))
@@ -77,6 +83,9 @@ def _exit_code(words: list[str]) -> int:
             f"not enough memory ({error}); lower --num-envs, --num-steps, --policy.hidden or --policy.memory-size"
         )
     except RuntimeError as error:
+        if "start new thread" in str(error):
+            _complain("the system gives no more threads; raise the limit with `ulimit -u`, or lower --num-threads")
+            return 2
         if "allocate memory" not in str(error):  # torch's way to say that there is none
             raise
         _complain("not enough memory for the network or its batches; lower --num-envs, --num-steps, --policy.hidden, "
@@ -93,6 +102,15 @@ def _exit_code(words: list[str]) -> int:
         _complain(f"{error.strerror}: {fix} and run the command again")
         _drop_output()
     return 2
+
+
+def _warning_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of ours as one line for the user, without the place in our source; others' as Python has them."""
+    if category is UserWarning and filename.startswith(os.path.dirname(__file__) + os.sep):
+        return f"scramjet: {printable(str(message))}\n"
+    return _PYTHONS_WARNING(message, category, filename, lineno, line)
 
 
 def _complain(text: str) -> None:
@@ -119,6 +137,9 @@ def _open_closed_streams() -> None:
     sys.stdin = sys.stdin or open(0)  # noqa: SIM115 - open until the end
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":  # a terminal that has no ± is no error
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _leave(number: int, frame: object) -> None:
@@ -156,6 +177,10 @@ def run(words: list[str]) -> int:
         raise ScramjetError(
             f"unknown command '{words[0]}'.{did_you_mean(words[0], _COMMANDS)} Commands: {', '.join(_COMMANDS)}"
         )
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ScramjetError("the folder that you are in is gone; go to another one: cd") from None
     return _call(words[0], words[1:])
 
 

@@ -50,6 +50,54 @@ def test_a_module_run_by_its_name_is_the_command_or_says_so():
         assert (done.returncode, words in done.stdout, done.stdout.count("\n")) == (code, True, 1), module
 
 
+WARNING = """
+import warnings
+from scramjet.runtime import user_state
+from scramjet.cli import main
+def run(words):
+    exec(compile("import warnings; warnings.warn('kept in \\x1b[2J nothing')", user_state.__file__, "exec"))
+    warnings.warn("of somebody else")
+    return 0
+main.__globals__["run"] = run
+main([])
+"""
+
+
+def test_a_warning_of_ours_is_one_line_without_our_source_and_without_control_characters():
+    done = python(WARNING)
+    first, second, *_ = done.stderr.splitlines()
+    assert first == r"scramjet: kept in \x1b[2J nothing"
+    assert "UserWarning: of somebody else" in second
+
+
+def test_a_folder_that_is_gone_is_one_message(tmp_path):
+    done = shell(f"cd {tmp_path}; mkdir gone; cd gone; rmdir ../gone; scramjet list")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "scramjet: the folder that you are in is gone; go to another one: cd\n",
+    )
+
+
+UNUSUAL = """
+import scramjet.cli
+def run(words):
+    if words:
+        raise RuntimeError("can't start new thread")
+    print("1 \\u00b1 2")
+    return 0
+scramjet.cli.run = run
+scramjet.cli.main()
+"""
+
+
+def test_characters_that_a_terminal_lacks_and_a_want_of_threads_are_no_tracebacks():
+    words = [sys.executable, "-c", UNUSUAL]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    assert subprocess.run(words, env=ascii_only, capture_output=True, check=True).stdout == rb"1 \xb1 2" + b"\n"
+    done = subprocess.run([*words, "train"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "`ulimit -u`" in done.stderr, done.stderr.count("\n")) == (2, True, 1)
+
+
 def test_closed_streams_are_no_error():
     for closed in (">&-", "2>&-", "<&-", ">&- 2>&-"):
         known, unknown = shell(f"scramjet --version {closed}"), shell(f"scramjet trian {closed}")

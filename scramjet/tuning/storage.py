@@ -119,7 +119,16 @@ def explained(path: Path) -> Iterator[None]:
         is_of_database = type(error).__module__.partition(".")[0] in ("sqlalchemy", "alembic", "optuna")
         if not is_of_database:
             raise
-        raise _damaged(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+        raise _damaged(path, _reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    """What SQLite said, which Optuna and SQLAlchemy put behind errors of their own; else the error's first line."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, sqlite3.Error):
+        cause = cause.__cause__ or cause.__context__
+    said = str(cause or error)
+    return said.splitlines()[0] if said else type(error).__name__
 
 
 def _damaged(path: Path, reason: str) -> RunError:

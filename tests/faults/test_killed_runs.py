@@ -67,6 +67,7 @@ SELF_PLAY = (
     f"--self-play.pool-size 3 --self-play.change-every 1 --self-play.exploiters 1 {small(16, 16, 24)} --device "
 )
 SEARCH = f"{small(8, 8, 16)} --num-minibatches 2 --num-epochs 2 --policy.hidden 8 --policy.encoder mlp --device cpu"
+SMALL = f"{small(8, 16, 16)} --minibatch-size 32 --policy.hidden 8"
 CUDA = f" {small(64, 32, 24)} --device cuda"
 OTHERS = {
     "spo": (f"pendulum --algorithm spo --spo.particles 4 --spo.replay-size 256 --normalize-rewards {SEARCH}", [8]),
@@ -75,6 +76,24 @@ OTHERS = {
         [8],
     ),
     "self-play": (f"{SELF_PLAY} cpu", [2, 8, 13]),
+    "noveld, popart and lstm": (
+        f"door_key --env.size 5 --curiosity noveld --value-scale popart --normalize-rewards "
+        f"--policy.memory lstm --policy.memory-size 8 {SMALL} --device cpu",
+        [2, 8],
+    ),
+    "entropy target, noise and symlog": (
+        f"pendulum --target-entropy 0.3 --policy.noise-color 1 --value-scale symlog {SMALL} --device cpu",
+        [2, 8],
+    ),
+    "icm, bins and frames": (
+        f"snake --env.size 6 --curiosity icm --policy.value-bins 21 --frame-stack 3 --no-fused {SMALL} --device cpu",
+        [2, 8],
+    ),
+    "e3b over envs in workers": (
+        f"gym:CartPole-v1 --num-workers 2 --curiosity e3b --eval.samples {SMALL} --device cpu",
+        [2, 8],
+    ),
+    "self-play with memory": (f"{SELF_PLAY} cpu --policy.memory gru --policy.memory-size 8", [2, 9]),
     "self-play on cuda": (f"{SELF_PLAY} cuda", [2, 8, 13]),
     "fused on cuda": (f"cartpole {CUDA}", [3, 8]),
     "numbers on cuda": (f"pendulum {CUDA}", [3, 8]),

@@ -150,9 +150,16 @@ def test_an_error_leaves_no_file_and_the_old_one_as_it_was(tmp_path: Path, codec
 @pytest.mark.skipif(sys.platform != "linux", reason="file sizes are limited otherwise elsewhere")
 def test_a_full_disk_is_told_as_such_and_leaves_nothing(tmp_path: Path, codecs: None) -> None:
     before, noise = resource.getrlimit(resource.RLIMIT_FSIZE), np.random.default_rng(1)
-    pictures = [noise.integers(0, 256, (200, 200, 3), np.uint8) for _ in range(40)]
-    for name in ("noise.mp4", "noise.gif"):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    noisy = [noise.integers(0, 256, (200, 200, 3), np.uint8) for _ in range(40)]
+    still = [board(number % 16) for number in range(60)]  # libav meets the end of the disk with its header
+    for name, pictures, limit in (
+        ("noise.mp4", noisy, 20_000),
+        ("noise.gif", noisy, 20_000),
+        ("still.mp4", still, 0),
+        ("still.webm", still, 0),
+        ("still.gif", still, 0),
+    ):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
         try:
             with pytest.raises(RunError, match=r"limit on file size"):
                 write(tmp_path / name, 10, pictures)

@@ -71,3 +71,7 @@ class GifEncoder:
             self._file.write(b";")
         finally:
             self._file.close()
+
+    def give_up(self) -> None:
+        """Close the file as it is."""
+        self._file.close()

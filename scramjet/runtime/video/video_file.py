@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from scramjet.errors import ConfigError, RunError, shortened
+from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.files import disk_error, fsync_directory, temporary_path
 from scramjet.runtime.outputs import output_file
 from scramjet.runtime.video.fitting import fitted, scaled_up
@@ -86,6 +86,9 @@ class Encoder(Protocol):
     def close(self) -> None:
         """Write what is left."""
 
+    def give_up(self) -> None:
+        """End without what is left, after an error: libav crashes if it goes on without its header."""
+
 
 class VideoFile:
     """A video under way; the first frame decides its size, and later ones are padded or cut to it."""
@@ -130,16 +133,15 @@ class VideoFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            with self._errors_told():
-                if self._encoder is not None:
+            if error is not None and self._encoder is not None:
+                with contextlib.suppress(OSError):  # the first error says more
+                    self._encoder.give_up()
+            elif self._encoder is not None:
+                with self._errors_told():
                     self._encoder.close()
-                    if error is None:
-                        output_file(self.path)  # it may have become something else meanwhile
-                        os.replace(self._aside, self.path)
-                        fsync_directory(self.path.parent)
-        except RunError:
-            if error is None:  # else the first error says more
-                raise
+                    output_file(self.path)  # it may have become something else meanwhile
+                    os.replace(self._aside, self.path)
+                    fsync_directory(self.path.parent)
         finally:
             with contextlib.suppress(OSError):
                 self._aside.unlink(missing_ok=True)
@@ -175,4 +177,7 @@ class _AvEncoder:
 
     def close(self) -> None:
         self._container.mux(self._stream.encode(None))
+        self._container.close()
+
+    def give_up(self) -> None:
         self._container.close()
