@@ -57,6 +57,7 @@ def main() -> int:
         return 2
     shutil.rmtree(base / "state", ignore_errors=True)  # whoever attacks is not the one who made the files
     arena, found, counts, until = base / "arena", 0, Counter[str](), time.monotonic() + 60 * arguments.minutes
+    told = time.monotonic()
     numbers = iter(range(1 << 40)) if arguments.only is None else iter([arguments.only])
     for number in numbers:
         if time.monotonic() > until and arguments.only is None:
@@ -65,6 +66,9 @@ def main() -> int:
         forgery = draw(seed_folder, arena / "stranger", np.random.default_rng([arguments.seed, number]))
         problem = attack(arena, seed_folder, forgery, arguments.limit, is_here=arguments.only is not None)
         counts[forgery.format.name] += 1
+        if time.monotonic() > told + 60:
+            told = time.monotonic()
+            print(f"{number + 1} forgeries, {found} ended badly", file=sys.stderr, flush=True)
         if problem:
             found += 1
             print(f"--- {number}: {forgery}\n{problem}", flush=True)

@@ -18,7 +18,7 @@ from scramjet.errors import RunError, shortened
 from scramjet.training.config.run_config import MAX_SEED
 from scramjet.tuning.assignments import Assignment, run_name
 from scramjet.tuning.settings import MAX_SEEDS, MAX_TRIALS
-from scramjet.tuning.space import Dimension, Space
+from scramjet.tuning.space import Dimension
 
 DIGEST, SPENT_SECONDS = "study_toml", "spent_seconds"
 """Attributes of the study: a hash of study.toml, and how long its processes have run."""
@@ -49,8 +49,8 @@ class StoredStudy:
     method: str
     num_values: int
     """Values that a finished trial has."""
-    space: Space | None = None
-    """None where only a report is made: then settings are plain values, and no more."""
+    dimensions: Sequence[Dimension]
+    """Those of its space."""
 
     def check_trials(self, trials: Sequence[Any]) -> None:
         """Refuse trials, in Optuna's records, that no study of ours has written; a RunError names what is wrong."""
@@ -132,7 +132,7 @@ class StoredStudy:
             if not _is_count(step, MAX_STEPS) or not _is_number(value):
                 raise self._wrong("score", {step: value}, trial.number)
         for name, value in trial.params.items():
-            if not self._is_setting(name, value):
+            if not self._is_setting(name, value, trial.distributions[name]):
                 raise self._wrong(f"setting {shortened(name)}", value, trial.number)
         self.assignment(trial, num_trials)
 
@@ -142,11 +142,10 @@ class StoredStudy:
             return bool(trial.state.name != "COMPLETE")
         return len(values) == self.num_values and all(map(_is_number, values))
 
-    def _is_setting(self, name: Any, value: Any) -> bool:
-        if self.space is None:
-            return isinstance(value, bool | int | float | str | None)
-        dimension = next((each for each in self.space.dimensions if each.name == name), None)
-        return dimension is not None and _lies_in(dimension, value)
+    def _is_setting(self, name: Any, value: Any, distribution: Any) -> bool:
+        """Whether a value lies in the dimension of the space that it is said to be drawn from."""
+        dimension = next((each for each in self.dimensions if each.name == name), None)
+        return dimension is not None and distribution == dimension.distribution() and _lies_in(dimension, value)
 
     def _is_run_of(self, trial: int, name: Any) -> bool:
         """Whether a study would give this name to the run of a trial; a population adds the generation of a fork."""

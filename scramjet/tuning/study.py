@@ -58,7 +58,9 @@ class Study:
         self.path, self.settings, self.base, self.threads = path, file.settings, base, file.threads
         self.approval = approval
         self.space = Space(file.space, base, Caller(approval, run=path), str(path / "study.toml"))
-        self._stored = StoredStudy(path / "study.db", file.settings.method, len(trials.directions), self.space)
+        self._stored = StoredStudy(
+            path / "study.db", file.settings.method, len(trials.directions), self.space.dimensions
+        )
         self.objective = Objective.parse(file.settings, base)
         self.optuna_study, self._storage, self._lock = trials, storage, lock
         self._ids: list[int] = []  # of trials in study.db, by number

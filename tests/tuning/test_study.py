@@ -161,10 +161,12 @@ def test_what_a_stranger_writes_into_study_db_is_refused_before_any_of_it_is_use
 
 def test_settings_outside_the_space_and_links_in_place_of_folders_are_refused(interrupted, tmp_path):
     copy = Path(shutil.copytree(interrupted, tmp_path / "copy"))
-    with contextlib.closing(sqlite3.connect(copy / "study.db")) as database, database:
-        database.execute("UPDATE trial_params SET param_value = 7.0")
-    with pytest.raises(RunError, match=r"study\.db"):
-        Study.open(copy)
+    other = '{"name": "FloatDistribution", "attributes": {"step": null, "low": 0.1, "high": 9.0, "log": false}}'
+    for change in (f"distribution_json = '{other}'", "param_value = 7.0", "distribution_json = '[null]'"):
+        with contextlib.closing(sqlite3.connect(copy / "study.db")) as database, database:
+            database.execute(f"UPDATE trial_params SET {change}")
+        with pytest.raises(RunError, match=r"study\.db"):
+            Study.open(copy)
     linked = Path(shutil.copytree(interrupted, tmp_path / "linked"))
     (linked / "trials").rmdir()
     (linked / "trials").symlink_to(tmp_path)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scramjet.errors import RunError
 from scramjet.tuning.assignments import run_name
 from scramjet.tuning.population.exploit_explore import Successor, first_settings, next_generation
 from scramjet.tuning.space import Value
@@ -18,6 +19,7 @@ from scramjet.tuning.study import Study
 
 USUAL_GENERATIONS = 20
 """Generations of a training where no interval is given."""
+MAX_GENERATIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,11 @@ def stops(study: Study) -> list[int]:
     """
     total = study.base.total_timesteps
     interval = study.settings.interval
-    assert interval is not None, "a population's settings are prepared"
+    if interval is None or total > MAX_GENERATIONS * interval:
+        raise RunError(
+            f"{study.path / 'study.toml'} has interval={interval}, which makes no population of at most "
+            f"{MAX_GENERATIONS:,} generations out of total_timesteps={total:,}; begin a new study"
+        )
     count = max(1, math.floor(total / interval + 0.5))
     return [interval * number for number in range(1, count)] + [total]
 

@@ -21,7 +21,14 @@ from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.methods.interface import Method
 from scramjet.tuning.objective import Objective
 from scramjet.tuning.population import matches
-from scramjet.tuning.population.generations import USUAL_GENERATIONS, Member, generations, has_ended, stops
+from scramjet.tuning.population.generations import (
+    MAX_GENERATIONS,
+    USUAL_GENERATIONS,
+    Member,
+    generations,
+    has_ended,
+    stops,
+)
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
 from scramjet.tuning.stored import ASSIGNMENT, REACHED, SECONDS
@@ -109,6 +116,11 @@ def _interval(base: RunConfig, settings: StudySettings) -> tuple[int, int]:
         raise ConfigError(
             f"interval={wanted:,}, in updates of {batch:,} steps, leaves no second generation in "
             f"total_timesteps={total:,}; shorten it, or train for --total-timesteps {20 * updates * batch}"
+        )
+    if total > MAX_GENERATIONS * updates * batch:
+        raise ConfigError(
+            f"interval={wanted:,} divides total_timesteps={total:,} into more than {MAX_GENERATIONS:,} generations; "
+            f"give --interval {total // USUAL_GENERATIONS}, or leave it out"
         )
     return updates, updates * batch
 

@@ -17,6 +17,7 @@ from scramjet.tuning.objective import TRAINING_RETURN, Objective
 from scramjet.tuning.population.schedules import found_settings
 from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.space import parse_dimension
 from scramjet.tuning.storage import open_storage, reading
 from scramjet.tuning.stored import (
     ASSIGNMENT,
@@ -53,11 +54,12 @@ def read_results(folder: Path) -> StudyResults:
     path = _checked(folder)
     file = StudyFile.read(path / "study.toml")
     objective = Objective.parse(file.settings, RunConfig())
+    dimensions = [parse_dimension(name, written) for name, written in file.space.items()]
     database = path / "study.db"
     stored, storage = open_storage(database)
     with reading(database):
         trials, kept = stored.get_trials(deepcopy=False), stored.user_attrs
-        checked = StoredStudy(database, file.settings.method, len(stored.directions))
+        checked = StoredStudy(database, file.settings.method, len(stored.directions), dimensions)
         storage.remove_session()
         storage.engine.dispose()
     checked.check_trials(trials)
