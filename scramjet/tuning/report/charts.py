@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scramjet.reports.groups import value_text
+from scramjet.training.display.plot import ticks_within
 from scramjet.training.display.text import human_duration, human_number
 from scramjet.tuning.report.importance import importances
 from scramjet.tuning.report.results import Setting, StudyResults, TrialState, TrialSummary
@@ -23,6 +24,8 @@ ROLE_LABELS: dict[Role, str] = {
     "searched": "in the search",
     "repeat": "mean of fresh seeds",
 }
+MOST_TICKS = 6
+"""Labels of a logarithmic axis."""
 _MOST_SETTINGS = 12
 """Settings that have a plot of their own: the most important ones."""
 
@@ -59,6 +62,30 @@ class Chart:
     def has_bars(self) -> bool:
         """Whether it shows bars beside names."""
         return any(marks.role == "bar" for marks in self.marks)
+
+    @property
+    def log_ticks(self) -> tuple[float, ...]:
+        """The places of labels on a logarithmic x axis."""
+        places = [x for marks in self.marks for x in marks.x]
+        return log_ticks(min(places), max(places))
+
+
+def log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Round numbers for a logarithmic axis, about from `low` to `high`, with room for their labels.
+
+    1, 2, 5, 10 where so many are few enough, or 1, 3, 10, or whole powers of ten; even steps where even 1, 2, 5 would
+    be fewer than three.
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for factors, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 5), ((1,), 50)):
+        powers = range(first - first % every, last + 1, every)
+        ticks = tuple(float(f"{factor}e{power}") for power in powers for factor in factors)
+        ticks = tuple(tick for tick in ticks if 0.9 * low <= tick <= 1.1 * high)
+        if len(ticks) <= MOST_TICKS:
+            break
+    if len(ticks) >= 3 or high <= low:
+        return ticks or (low,)
+    return tuple(float(f"{tick:.6g}") for tick in ticks_within(low, high, MOST_TICKS)[0])
 
 
 def charts(results: StudyResults) -> list[Chart]:

@@ -79,7 +79,7 @@ def _draw_marks(axes: Axes, marks: Marks, theme: Theme) -> None:
 
 
 def _label_ticks(axes: Axes, chart: Chart) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
     numbers = FuncFormatter(lambda value, place: axis_number(value))
     places, names = range(len(chart.categories)), [drawn_literally(printable(name)) for name in chart.categories]
@@ -94,9 +94,9 @@ def _label_ticks(axes: Axes, chart: Chart) -> None:
         axes.set_xticks(places, names)
         axes.set_xlim(-0.5, len(chart.categories) - 0.5)
     elif chart.x_is_log:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_locator(FixedLocator(chart.log_ticks))
         axes.xaxis.set_major_formatter(numbers)
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
         axes.xaxis.set_major_formatter(numbers)

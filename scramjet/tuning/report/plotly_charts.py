@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from scramjet.errors import printable
+from scramjet.reports.matplotlib_plot import axis_number
 from scramjet.reports.plotly_plot import FONT
 from scramjet.reports.themes import THEMES, Theme, ThemeName
 from scramjet.tuning.report.charts import ROLE_LABELS, Chart, Marks, Role
@@ -75,7 +76,8 @@ def _layout(chart: Chart, theme: Theme) -> dict[str, Any]:
     elif chart.categories:
         x |= {**names, "range": [-0.5, len(chart.categories) - 0.5]}
     elif chart.x_is_log:
-        x |= {"dtick": "D2", "exponentformat": "none"}
+        ticks = chart.log_ticks
+        x |= {"tickmode": "array", "tickvals": list(ticks), "ticktext": [axis_number(tick) for tick in ticks]}
     return {
         "paper_bgcolor": theme.background,
         "plot_bgcolor": theme.background,

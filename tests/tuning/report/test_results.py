@@ -10,6 +10,7 @@ from scramjet.training.config.files import apply, load_config, starting_config
 from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.run_config import RunConfig
+from scramjet.tuning.report.charts import log_ticks
 from scramjet.tuning.report.importance import explained, importances
 from scramjet.tuning.report.preset import preset_text
 from scramjet.tuning.report.results import Repeat, Setting, Spread, StudyResults, TrialState, TrialSummary
@@ -190,3 +191,13 @@ def test_the_header_is_a_comment_whatever_is_in_it():
     assert max(map(len, comment)) <= 120
     assert "seed = 9" not in lines
     assert lines[len(comment)] == 'env = "cartpole"'
+
+
+def test_a_logarithmic_axis_has_round_numbers_with_room_between_them():
+    for low, high, ticks in [
+        (7e-5, 0.03, "0.0001 0.0003 0.001 0.003 0.01 0.03"), (1e-4, 1e-2, "0.0001 0.0003 0.001 0.003 0.01"),
+        (16, 256, "20 50 100 200"), (0.003, 0.0045, "0.003 0.0035 0.004 0.0045"),
+        (1e-9, 1e3, "1e-08 1e-06 0.0001 0.01 1 100"),
+        (0.9, 0.999, "0.9 0.92 0.94 0.96 0.98"), (64, 64, "64"),
+    ]:  # fmt: skip
+        assert " ".join(f"{tick:g}" for tick in log_ticks(low, high)) == ticks, (low, high)
