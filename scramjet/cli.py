@@ -190,7 +190,7 @@ def _call(command: str, words: list[str]) -> int:
     So help and wrong flags are answered before torch is loaded, which takes seconds.
     """
     name = command.replace("-", "_")
-    given: tuple[Any, ...] = importlib.import_module(f"scramjet.commands.arguments.{name}").read(words)
+    given: tuple[Any, ...] = _loaded(f"scramjet.commands.arguments.{name}").read(words)
     try:
         if command == "train":
             _start_ahead(words)
