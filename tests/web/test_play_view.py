@@ -76,6 +76,28 @@ def test_a_game_against_a_run_is_played_to_its_end_by_clicking_on_the_board(serv
         assert len(moves_made(page)) == (seat == "second")
 
 
+def test_own_runs_and_worlds_can_be_chosen_and_only_keys_that_do_something_are_told(
+    server: PageServer, page: Any
+) -> None:
+    page.goto(f"{server.url}#/play")
+    runs, worlds = (
+        page.locator(".card", has=page.get_by_role("heading", name=name)) for name in ("Your runs", "Your worlds")
+    )
+    runs.get_by_role("link", name="noughts").wait_for()
+    assert runs.get_by_role("link").count() == 2
+    assert worlds.get_by_role("link").all_inner_texts() == ["nim.py"]
+    worlds.get_by_role("link").click()
+    page.wait_for_selector(".news.turn", timeout=30_000)
+    for world, told in (
+        ("maze", "Play with the keys ← → ↑ ↓ or 1 to 4."),
+        ("tic_tac_toe", "U undo"),
+        ("cartpole", "Play with the keys ← → or 1 and 2."),
+    ):
+        page.goto(f"{server.url}#/play?world={world}")
+        page.wait_for_selector(".news.turn", timeout=30_000)
+        page.locator(".card p", has_text=told).wait_for()
+
+
 def test_hints_show_bars_and_chances_and_undo_takes_a_move_back(server: PageServer, page: Any) -> None:
     open_game(page, server, "/noughts?seed=3")
     assert page.get_by_role("button", name="Undo").is_disabled()

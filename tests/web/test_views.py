@@ -67,6 +67,27 @@ def test_runs_are_searched_ordered_and_seeds_of_one_config_are_one_line(page_ser
     assert link.get_attribute("href") == "#/compare?runs=run-1,run-2,run-3"
 
 
+def test_the_list_shows_all_columns_at_1280_pixels_and_charts_without_numbers_say_so(
+    page_server: PageServer, page: Any
+) -> None:
+    name = "LunarLanderContinuous-v3-20261119-201500"
+    settings = {"env": "gym:LunarLanderContinuous-v3", "algorithm": "alphazero", "tags": ["paper", "ablation-3"]}
+    make_run(page_server.runs_dir, name, total=123_456_789, **settings)
+    run = make_run(page_server.runs_dir, "no-episode-yet", 0)
+    page.goto(page_server.url)
+    page.get_by_text("ablation-3").wait_for()
+    box = page.locator(".table-box")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert page.locator("thead th:visible").count() == 13
+    nothing = {"return_100": None, "return_mean": None, "length_100": None}
+    append_records(run, [record(1) | nothing, record(2) | nothing])
+    page.get_by_role("link", name="no-episode-yet").click()
+    page.locator(".main-plot").get_by_text("no data yet").wait_for()
+    append_records(run, [record(3, 5.0), record(4, 6.0)])
+    page.locator(".main-plot .xtick").first.wait_for()
+    assert page.get_by_text("no data yet").count() == 0
+
+
 def test_the_keyboard_alone_finds_and_opens_a_run(page_server: PageServer, page: Any) -> None:
     for name, env in (("one", "maze"), ("two", "cartpole"), ("three", "cartpole")):
         make_run(page_server.runs_dir, name, env=env, total=30_000 + len(name))
