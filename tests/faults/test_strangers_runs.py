@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
 from tests.helpers.cases import rest
 from tests.helpers.hostile_files import forge_metadata
+from tests.helpers.written_runs import record_at, write_run
 
 pytestmark = pytest.mark.faults
 
@@ -386,6 +388,40 @@ def test_a_forged_tensor_is_one_message(trained: Path, tmp_path: Path) -> None:
             code, output = act(run, tmp_path)
             assert (code, output.count("\n")) == (2, 1), (name, act.__name__, output)
             assert output.startswith(f"scramjet: '{run}/{STEP}' ")
+
+
+ESCAPES = "\x1b[31m\x1b]0;pwned\x07\x9b2J\r\u202e"
+"""Colours, a title, a cleared screen, and text that runs backwards: in a terminal none of it may arrive."""
+
+
+def test_no_name_or_text_in_a_strangers_runs_reaches_the_terminal_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2, 3):
+        records = [record_at(update, return_100=1.0, **{f"stat/{ESCAPES}": 1.0}) for update in (1, 2, 3)]
+        env = {"name": f"maze{ESCAPES}", f"size{ESCAPES}": ESCAPES}
+        settings = {"tags": [ESCAPES], "env": env, "algorithm": f"ppo{ESCAPES}", "learning_rate": 0.1 * seed}
+        run = write_run(tmp_path / "runs", f"run-{seed}", records, seed=seed, **settings)
+        lineage = {"parent_checkpoint": f"../{ESCAPES}/checkpoints/x", "changed": {ESCAPES: [ESCAPES, ESCAPES]}}
+        (run / "lineage.json").write_text(json.dumps(lineage))
+    run.rename(run.with_name(f"run-3{ESCAPES}"))
+    said = [
+        command(*words)
+        for words in (
+            ("compare", "runs"),
+            ("compare", "runs", "--metric", "nothing"),
+            ("plot", "runs"),
+            ("plot", "runs", "--group-by", "nothing"),
+            ("eval", "run-1"),
+            ("train", "--resume", "runs/run-1"),
+            ("tournament", "runs/run-1", "--random"),
+            ("export-page", "run-2"),
+        )
+    ]
+    assert [code for code, _ in said] == [0, 2, 0, 2, 2, 2, 2, 2]
+    for _, output in said:
+        assert output.isprintable() or set(filterfalse(str.isprintable, output)) == {"\n"}, repr(output)
 
 
 # --- config files --------------------------------------------------------------------------------------------

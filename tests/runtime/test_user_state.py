@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.runtime import signatures, user_state
-from scramjet.runtime.signatures import is_own, sign
+from scramjet.runtime.signatures import is_signed, sign
 from scramjet.runtime.user_state import UserRecords
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and modes")
@@ -114,7 +114,7 @@ def test_where_nothing_can_be_kept_there_is_one_warning_that_says_what_follows(
     monkeypatch.setattr(signatures._KEYS, "_has_warned", False)
     with pytest.warns(UserWarning, match="checked as if somebody else had made them"):
         assert sign("digest") is None
-    assert not is_own("digest", None)
+    assert not is_signed("digest", None)
 
 
 def test_only_so_many_are_kept_and_the_oldest_go(records: UserRecords, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,15 +143,15 @@ def test_the_folder_is_where_the_environment_says(
 def test_what_the_user_signed_is_recognized_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     signature = sign("digest")
     assert signature is not None
-    assert is_own("digest", signature)
-    assert not is_own("another digest", signature)
+    assert is_signed("digest", signature)
+    assert not is_signed("another digest", signature)
     for forged in (None, "", "0" * 64, signature[:-1], signature.upper(), 5, "é", "\ud800", ["a"]):
-        assert not is_own("digest", forged), forged
+        assert not is_signed("digest", forged), forged
     (key,) = (tmp_path / "state" / "keys").iterdir()
     assert [stat.S_IMODE(path.stat().st_mode) for path in (key, key.parent)] == [0o600, 0o700]
     with monkeypatch.context() as another:
         another.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "another"))
-        assert not is_own("digest", signature)
+        assert not is_signed("digest", signature)
         assert sign("digest") != signature
     key.write_text(key.read_text().replace('"secret": "', '"secret": "zz'))  # a damaged key is none
-    assert not is_own("digest", signature)
+    assert not is_signed("digest", signature)
