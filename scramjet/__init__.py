@@ -3,8 +3,15 @@
     import scramjet
 
     result = scramjet.train("cartpole", seed=2)          # what `scramjet train cartpole --seed 2` does
+    scramjet.evaluate(result.run_path)                   # play it again
+    scramjet.record_video(result.run_path, "it.mp4")
+    policy = scramjet.load_policy(result.run_path)       # a trained policy, ready to act: policy.predict(obs)
     pool = scramjet.make("cartpole", num_envs=1024)      # many envs at once
-    policy = scramjet.load_policy("runs/cartpole-1")     # a trained policy, ready to act
+
+train(world), tune, check      a world is a name, a file, a class, an env or a function: Lander, gym.make("...")
+evaluate, record_video         plays of a run; play_match: against another player
+plot, compare                  runs by their curves and numbers
+Env, Box, Discrete, register   worlds of your own
 
 Names load when they are first used: `import scramjet` alone loads neither torch nor numba.
 """
@@ -24,7 +31,14 @@ if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's C++ would log a stack fo
 
 _HOMES = {
     "Env": "scramjet.envs",
+    "Box": "scramjet.envs",
+    "Dict": "scramjet.envs",
+    "Discrete": "scramjet.envs",
+    "MultiBinary": "scramjet.envs",
+    "MultiDiscrete": "scramjet.envs",
     "register": "scramjet.envs",
+    "check": "scramjet.training.worlds.checking",
+    "CheckReport": "scramjet.training.worlds.checking",
     "make": "scramjet.adapters.make",
     "RunConfig": "scramjet.training.config.run_config",
     "Settings": "scramjet.training.config.keyword_types",
@@ -50,6 +64,10 @@ _HOMES = {
     "evaluate": "scramjet.training.playing",
     "record_video": "scramjet.training.pictures.recording",
     "Recording": "scramjet.training.pictures.recording",
+    "plot": "scramjet.reports.drawn",
+    "Plot": "scramjet.reports.drawn",
+    "compare": "scramjet.reports.compared",
+    "Compared": "scramjet.reports.compared",
     "play_match": "scramjet.arena.head_to_head",
     "MatchResult": "scramjet.arena.head_to_head",
     "ScramjetError": "scramjet.errors",
@@ -64,10 +82,19 @@ if TYPE_CHECKING:
     from scramjet.algorithms.config import SPOConfig as SPOConfig
     from scramjet.arena.head_to_head import MatchResult as MatchResult
     from scramjet.arena.head_to_head import play_match as play_match
+    from scramjet.envs import Box as Box
+    from scramjet.envs import Dict as Dict
+    from scramjet.envs import Discrete as Discrete
     from scramjet.envs import Env as Env
+    from scramjet.envs import MultiBinary as MultiBinary
+    from scramjet.envs import MultiDiscrete as MultiDiscrete
     from scramjet.envs import register as register
     from scramjet.errors import ScramjetError as ScramjetError
     from scramjet.policies.config import PolicyConfig as PolicyConfig
+    from scramjet.reports.compared import Compared as Compared
+    from scramjet.reports.compared import compare as compare
+    from scramjet.reports.drawn import Plot as Plot
+    from scramjet.reports.drawn import plot as plot
     from scramjet.training.callbacks import Callback as Callback
     from scramjet.training.config.files import load_config as load_config
     from scramjet.training.config.files import starting_config as starting_config
@@ -85,6 +112,8 @@ if TYPE_CHECKING:
     from scramjet.training.result import TrainResult as TrainResult
     from scramjet.training.self_play.config import SelfPlayConfig as SelfPlayConfig
     from scramjet.training.session import Session as Session
+    from scramjet.training.worlds.checking import CheckReport as CheckReport
+    from scramjet.training.worlds.checking import check as check
     from scramjet.tuning.api import tune as tune
     from scramjet.tuning.results import TuneResult as TuneResult
 

@@ -46,7 +46,7 @@ def register_factory(make_env: Callable[..., Any], called: str = "") -> str:
     return spelled
 
 
-def adopt_factory(name: str, make_env: Callable[..., gymnasium.Env]) -> None:
+def adopt_factory(name: str, make_env: Callable[..., Any]) -> None:
     """Have this process find a function under the name that another process registered it by."""
     _FACTORIES[canonical_factory(name)] = make_env
 
@@ -63,11 +63,15 @@ def must_be_given(name: str) -> bool:
     return name.removeprefix(PREFIX).startswith(NOTEBOOK) or "<" in name.rpartition(":")[2]
 
 
+def name_to_give(name: str) -> str:
+    """What stands after `env=` to give a world again: the name of its class or function, or ... where it has none."""
+    what = name.rpartition(":")[2]
+    return what if what.isidentifier() else "..."
+
+
 def ways_to_give(name: str) -> str:
     """What a message says of a world that must be given again: where it was defined, and what to write."""
-    what = name.rpartition(":")[2].strip("<>")
-    is_notebook = name.removeprefix(PREFIX).startswith(NOTEBOOK)
-    given = what if what.isidentifier() and what != "lambda" else "..."
+    is_notebook, given = name.removeprefix(PREFIX).startswith(NOTEBOOK), name_to_give(name)
     where = "in a notebook or at Python's prompt" if is_notebook else "in a program, within a function or another class"
     return (
         f"which was defined {where} and is not here: run that again, then give it from Python, as in "

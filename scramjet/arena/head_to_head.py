@@ -65,6 +65,14 @@ class MatchResult:
     games: GameResults
     """Every single game; the agent is player 0, the opponent player 1."""
 
+    def __repr__(self) -> str:
+        """One line: who won how many games against whom."""
+        score = self.total
+        return (
+            f"MatchResult({self.agent!r} against {self.opponent!r}: {score.wins:,} won, {score.draws:,} drawn, "
+            f"{score.losses:,} lost)"
+        )
+
     @property
     def mean_length(self) -> float:
         """Moves of a game, by all players together; with agents that act at once, steps."""

@@ -107,6 +107,10 @@ class Pool(ABC):
     is_guarded = False
     """Whether all envs live in worker processes, where one that hangs or leaves can be ended."""
 
+    def __repr__(self) -> str:
+        """One line: the kind of pool, its world and how many envs it has."""
+        return f"{type(self).__name__}({getattr(self, 'name', '')!r}, num_envs={getattr(self, 'num_envs', None)})"
+
     @property
     @abstractmethod
     def steps_taken(self) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import fields
-from pathlib import Path
-from typing import Any, Unpack
+from dataclasses import fields, replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Unpack
 
+from scramjet.adapters.factories import must_be_given
+from scramjet.adapters.registration_call import registration
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
@@ -18,7 +20,7 @@ from scramjet.settings import coerce
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.user_worlds import world_of
 from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.keyword_types import TuneSettings
 from scramjet.tuning.loop import run_study
@@ -33,11 +35,14 @@ from scramjet.tuning.space import Space
 from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET
 
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
+
 _STUDY_FIELDS = tuple(field.name for field in fields(StudySettings))
 
 
 def tune(
-    config: RunConfig | str | Path | None = None,
+    config: RunConfig | World | None = None,
     space: Mapping[str, Any] | None = None,
     *,
     resume: str | Path | None = None,
@@ -74,18 +79,32 @@ def tune(
         study = resumed_study(Path(resume), of_study, trust=trust)
     else:
         base = with_keywords(_base(config, trust=trust), given)
+        _check_others_find(base.env)
         study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)
     with study, contextlib.closing(TrialServer()) as server:
         return go_on(study, make_display(mode), server, ray=ray)
 
 
-def _base(config: RunConfig | str | Path | None, *, trust: bool) -> RunConfig:
+def _base(config: RunConfig | World | None, *, trust: bool) -> RunConfig:
     """The config that `scramjet.tune` was given, or that of a file or a world's preset."""
     if isinstance(config, RunConfig):
         return config
-    if config is not None and str(config).endswith((".toml", ".yaml", ".yml")):
-        return load_config(config, trust=trust)
-    return starting_config(None if config is None else name_of(str(config)))
+    if isinstance(config, str | PurePath) and str(config).endswith((".toml", ".yaml", ".yml")):
+        return load_config(str(config), trust=trust)
+    if config is None:
+        return starting_config(None)
+    world = world_of(config)
+    base = starting_config(world.name)
+    return base if world.parameters is None else replace(base, env_parameters=dict(world.parameters))
+
+
+def _check_others_find(env: str) -> None:
+    """Refuse a world that only this process knows: trials are processes of their own."""
+    if must_be_given(env) or registration(env) is not None:
+        raise ConfigError(
+            f"the world {env} is known to this program alone, and trials are trained by others: put it at the top of a "
+            f"file (in a notebook by %%writefile my_world.py) and tune the file, my_world.py"
+        )
 
 
 def new_study(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scramjet.adapters.factories import must_be_given
+from scramjet.adapters.factories import must_be_given, name_to_give
 from scramjet.adapters.registration_call import registration
 from scramjet.adapters.registry import is_foreign
 from scramjet.algorithms.intervals import mean_half_width, share_half_width
@@ -213,7 +213,7 @@ def _next_in_python(summary: Summary, run: str) -> list[tuple[str, str]]:
 
 def _given(summary: Summary) -> list[str]:
     """The arguments that such a program has to give again."""
-    return ["network=..."] * summary.is_own_network + ["env=..."] * must_be_given(summary.env)
+    return ["network=..."] * summary.is_own_network + [f"env={name_to_give(summary.env)}"] * must_be_given(summary.env)
 
 
 def shell_lines(command: str, width: int) -> list[str]:

@@ -28,6 +28,15 @@ class Evaluation:
     cut_episodes: int = 0
     """Episodes that did not end within the bound of steps; their return so far is counted."""
 
+    def __repr__(self) -> str:
+        """One line: what an episode brings, the deviation of episodes, and how long they are."""
+        std = self.std_return if self.std_return > 1e-9 * abs(self.mean_return) else 0.0  # else what rounding left
+        parts = [f"mean_return={self.mean_return:.4g}", f"std_return={std:.3g}"]
+        parts += [f"mean_length={self.mean_length:.4g}", f"episodes={self.episodes:,}"]
+        parts += [f"{name}={value:.3g}" for name, value in self.stats.items()][:4]
+        cut = [f"cut_episodes={self.cut_episodes}"] if self.cut_episodes else []
+        return f"Evaluation({', '.join([*parts, *cut])})"
+
     @property
     def lower_bound(self) -> float:
         """The true mean return is above this with 95 % confidence; the best checkpoint is chosen by it, not by luck."""

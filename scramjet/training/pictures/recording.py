@@ -51,6 +51,12 @@ class Recording:
     returns: np.ndarray  # [episodes, players] float64
     lengths: np.ndarray  # [episodes] int64, in steps
 
+    def __repr__(self) -> str:
+        """One line: the file, how long it plays, and what its episodes brought."""
+        returns = ", ".join(f"{value:.4g}" for value in self.returns.mean(1)[:4])
+        more = ", ..." if len(self.returns) > 4 else ""
+        return f"Recording({str(self.path)!r}, {self.seconds:.1f} s, returns=[{returns}{more}])"
+
     @property
     def seconds(self) -> float:
         """How long it plays."""

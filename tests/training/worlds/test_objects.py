@@ -228,3 +228,19 @@ def main_of(monkeypatch: pytest.MonkeyPatch, script: Path) -> ModuleType:
     module.__file__ = str(script)
     monkeypatch.setitem(sys.modules, "__main__", module)
     return module
+
+
+def test_trials_of_a_notebooks_world_are_refused_with_the_remedy(notebook: Notebook) -> None:
+    notebook.run(CELL)
+    with pytest.raises(ConfigError, match=r"known to this program alone.*writefile my_world.py"):
+        scramjet.tune(notebook.module.Walker, {"gamma": [0.9, 0.99]}, trials=1, display="quiet")
+
+
+def test_what_people_look_at_in_a_notebook_is_one_line() -> None:
+    evaluation = scramjet.Evaluation(1.5, 1e-17, 9.0, 100, {"won": 0.5}, 2)
+    shown = "Evaluation(mean_return=1.5, std_return=0, mean_length=9, episodes=100, won=0.5, cut_episodes=2)"
+    assert repr(evaluation) == shown
+    assert repr(scramjet.make("cartpole", 3)) == "NativePool('CartPole', num_envs=3)"
+    report = scramjet.check("no_such_world")
+    assert not report
+    assert repr(report).startswith("WRONG  unknown world 'no_such_world'")

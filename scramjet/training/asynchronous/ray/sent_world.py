@@ -13,6 +13,9 @@ from typing import Any
 from scramjet.adapters.factories import adopt_factory, factory_of, is_given
 from scramjet.adapters.gymnasium.workers.sent_factory import pickled
 from scramjet.adapters.world_code import code_of, file_in, sources_of
+from scramjet.envs.api import Env
+from scramjet.envs.given import adopt_class, given_class
+from scramjet.envs.registry import canonical_name
 from scramjet.runtime.source_copies import Sources, fits, private_folder_with
 from scramjet.training.worlds.world_files import copied_sources
 
@@ -24,14 +27,15 @@ class SentWorld:
     name: str
     sources: Sources | None = None  # of a world in a file or in a module of the user's
     module: str = ""  # the module among the sources, of a function in a module
-    factory: Callable[..., Any] | None = None  # of a function given from Python
+    factory: Callable[..., Any] | None = None  # the function or class, of one given from Python
 
     @classmethod
     def of(cls, name: str) -> SentWorld:
         """The world of this name as it is here. Raises a ConfigError if it is a function that cannot be sent."""
         if is_given(name):
-            pickled(name, factory_of(name))
-            return cls(name, factory=factory_of(name))
+            given = given_class(canonical_name(name)) or factory_of(name)
+            pickled(name, given)
+            return cls(name, factory=given)
         if file_in(name) is not None:
             return cls(name, sources=copied_sources(name))
         code = code_of(name)
@@ -46,7 +50,9 @@ class SentWorld:
 
         Its own file is used if it is here with the same contents; else the source that was sent, from a private folder.
         """
-        if self.factory is not None:
+        if isinstance(self.factory, type) and issubclass(self.factory, Env):
+            adopt_class(canonical_name(self.name), self.factory)
+        elif self.factory is not None:
             adopt_factory(self.name, self.factory)
         if self.sources is None:
             return self.name
