@@ -122,7 +122,7 @@ GAMES = {
     "eval four@spo:4x2 --search spo:4x2": ["give one of them"],
     "grade greedy@spo:4x2": ["only networks search"],
     "grade greedy --search spo:4x2": ["is none; give a RUN"],
-    "grade tiny": ["train with --env connect_four --env.rows 6 --env.cols 7"],
+    "grade tiny": ["other worlds are measured by scramjet eval RUN"],
     "tournament": ["a tournament needs two players or more, and nobody takes part"],
     "tournament four --limit-per-run 1": ["only four@512 takes part"],
     "tournament four --round-robin --swiss": ["give one"],
