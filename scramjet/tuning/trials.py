@@ -17,6 +17,7 @@ from scramjet.training.telemetry.metrics import main_metric
 from scramjet.tuning.assignments import Assignment, Ending, Outcome
 from scramjet.tuning.processes.client import TrialProcess, TrialServer
 from scramjet.tuning.processes.trial_server import PAUSE
+from scramjet.tuning.stored import MAX_SECONDS, MAX_STEPS
 from scramjet.tuning.study import Study
 
 MAX_ATTEMPTS = 4
@@ -104,7 +105,7 @@ class TrialRun:
     def progress(self) -> Progress:
         """How far the run is, by its metrics."""
         record = self._last_record()
-        return Progress(int(record.get("step", 0)), self._total, main_metric(record)[1])
+        return Progress(int(_number(record.get("step"), MAX_STEPS)), self._total, main_metric(record)[1])
 
     def _request(self) -> dict[str, Any]:
         """What the process is to do."""
@@ -146,10 +147,10 @@ class TrialRun:
 
     def _outcome(self, ending: Ending | None = None, reason: str = "") -> Outcome:
         record = self._last_record()
-        step, clock = int(record.get("step", 0)), record.get("time")
-        seconds = clock.get("elapsed_seconds", 0.0) if isinstance(clock, dict) else 0.0
+        step, clock = _number(record.get("step"), MAX_STEPS), record.get("time")
+        seconds = _number(clock.get("elapsed_seconds"), MAX_SECONDS) if isinstance(clock, dict) else 0.0
         ending = ending or ("finished" if step >= self._total else "paused")
-        return Outcome(self.assignment, ending, step, float(seconds), reason)
+        return Outcome(self.assignment, ending, int(step), float(seconds), reason)
 
     def _wait_until_free(self) -> None:
         """Wait for a process of a study that was killed to leave the run; a RunError if it does not."""
@@ -175,3 +176,8 @@ class TrialRun:
         if "Traceback (most recent call last)" in text:
             text = text.splitlines()[-1]
         return printable(text, keep="\n")
+
+
+def _number(value: Any, most: int) -> float:
+    """A number that a run's metrics hold, within what study.db may keep; 0 for anything else."""
+    return min(max(value, 0), most) if type(value) in (int, float) and value == value else 0

@@ -174,6 +174,27 @@ def test_settings_outside_the_space_and_links_in_place_of_folders_are_refused(in
         Study.open(linked)
 
 
+def test_metrics_and_checkpoints_that_a_stranger_left_in_a_trials_run_are_numbers_or_nothing(interrupted, tmp_path):
+    copy = Path(shutil.copytree(interrupted, tmp_path / "copy"))
+    run = copy / "runs" / "trial-0001"
+    for name in ("step_x", "step_-1", "step_" + "9" * 200):
+        (run / "checkpoints" / name).mkdir(parents=True)
+    with Study.open(copy) as study:
+        [assignment] = study.interrupted()
+        for step in (None, "x", [], {}, True, -1, 10**30, 1e300, 50):
+            for seconds in (None, "x", 10**400, -1.0, 2.5):
+                record = {"step": step, "time": {"elapsed_seconds": seconds}, "return_100": step}
+                (run / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+                trial = TrialRun(study, assignment, FailingServer([]))  # type: ignore[arg-type]
+                outcome = trial.poll()
+                assert outcome is not None
+                study.pause(1, outcome, None)
+                study.begin(assignment)
+                assert trial.progress().step == outcome.step
+    with Study.open(copy) as study:
+        assert (study.steps_of(study.trials()[1]), study.trials()[1].user_attrs[SECONDS]) == (50, 2.5)
+
+
 def test_a_journal_beside_study_db_that_names_a_file_does_not_have_it_deleted(interrupted, tmp_path):
     """SQLite deletes the file that a journal names as its own superior; a study has no such journal."""
     copy, victim = Path(shutil.copytree(interrupted, tmp_path / "copy")), tmp_path / "victim"

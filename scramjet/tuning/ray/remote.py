@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from scramjet.errors import ScramjetError
 from scramjet.reports.run_files import RunFiles
+from scramjet.runtime.files import read_regular
 from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.ray.server import SIGNAL
 
@@ -32,8 +34,8 @@ def run_trial(request: dict[str, Any]) -> dict[str, float]:
     with contextlib.closing(server):
         process = server.start(request)
         while (code := process.poll()) is None:
-            with contextlib.suppress(FileNotFoundError, ValueError):
-                number = int(signals.read_text())
+            with contextlib.suppress(OSError, ValueError):
+                number = signal.Signals(int(read_regular(signals, 10)))
                 signals.unlink()
                 process.send_signal(number)
             time.sleep(POLL_SECONDS)
