@@ -1,6 +1,7 @@
 """Games for several: the win rates against random moves and the first self, and that measuring them changes nothing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,26 @@ import torch
 from torch import nn
 
 import scramjet
+from scramjet.algorithms.intervals import share_half_width
 from scramjet.engine import NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.envs import Box, Discrete, Env
 from scramjet.policies.networks import PolicyConfig
 from scramjet.policies.policy import Policy
+from scramjet.reports.curves import default_metric
+from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.training import session as sessions
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.display.text import UNICODE, human_number, summary_rows
 from scramjet.training.evaluation import strength
 from scramjet.training.evaluation.strength import Strength
 from scramjet.training.self_play.members import MemberFiles
+from scramjet.training.telemetry.metrics import main_metric
+from scramjet.tuning.objective import Objective
+from scramjet.web.runs.facts import read_spark
 from tests.helpers.run_files import lines_of
+from tests.helpers.screens import SUMMARY
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -142,11 +151,32 @@ def test_these_games_take_a_small_share_of_the_steps_and_are_played_after_the_la
     assert [line["versus/random"] is None for line in lines_of(trained(tmp_path, "run"))] == [*[True] * 5, False]
 
 
-def test_a_forged_measurement_is_refused(tmp_path: Path) -> None:
-    run = trained(tmp_path, "run", callbacks=[StopAt(4)])
+def test_a_forged_measurement_is_refused() -> None:
     described = {"measured_at": 1, "latest": [0.5, 0.5, 4], "first": {"number": 0}}
     for changed in ({"latest": [2.0, 0.5, 4]}, {"latest": [0.5]}, {"measured_at": None}, {}):
         meter = Strength.__new__(Strength)
         with pytest.raises((ValueError, KeyError, TypeError)):
             meter.restore(json.loads(json.dumps({**described, **changed})), None)  # type: ignore[arg-type]
-    assert run.is_dir()
+
+
+def test_every_reader_shows_the_win_rate_where_the_return_says_nothing(tmp_path: Path) -> None:
+    result = scramjet.train(GAME, runs_dir=tmp_path, run_name="run", display="quiet")
+    last, files = result.metrics, RunFiles(tmp_path / "run")
+    won = last["versus/random"]
+    assert main_metric(last) == ("win rate vs random", won)
+    assert default_metric([files]) == "versus/random"
+    assert Objective("final", "eval/mean_return").score(files.path) == won
+    assert Objective("metric", "eval/mean_return").score(files.path) == last["eval/mean_return"]
+    assert read_spark(files.metrics_path, "win rate vs random") == [won]  # measured once, at the end
+    assert f"won_vs_random={won:.2f})" in repr(result)
+    best = load_checkpoint(files.path / "checkpoints" / "best").metadata["best_return"]
+    assert best == pytest.approx((won + last["versus/first"]) / 2)
+    rows = summary_rows(replace(SUMMARY, versus=last, evaluation={"mean_return": 0.0}), UNICODE)
+    labels = [label for label, _ in rows]
+    assert labels[:2] == ["win rate", "win rate"]
+    assert not {"return", "best return", "evaluation"} & {*labels}
+    assert (
+        rows[0][1] == f"{human_number(won)} ± {human_number(share_half_width(won, 12))} vs random moves over 12 games"
+    )
+    rated = {**last, "self_play/pool": 3, "self_play/rating": 1100.0}
+    assert main_metric(rated) == ("rating", 1100.0)

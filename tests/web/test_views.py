@@ -46,7 +46,7 @@ def test_runs_are_searched_ordered_and_seeds_of_one_config_are_one_line(page_ser
     make_run(page_server.runs_dir, "third", 7, env="pendulum")
     page.goto(page_server.url)
     for order in (["second", "third", "first"], ["first", "third", "second"]):
-        page.get_by_role("button", name="Return").click()
+        page.get_by_role("button", name="Reached").click()
         wait_until(page, SHOWS, order)
     for search, found in (("tag:paper", ["first"]), ("env:p", ["third", "second"]), ("nothing", [])):
         page.get_by_role("searchbox").fill(search)

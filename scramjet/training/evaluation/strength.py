@@ -84,11 +84,11 @@ class Strength:
         self, policy: Policy, seeds: EpisodeSeed, step: int, games: int, gives_up: Callable[[], bool]
     ) -> WinRates | None:
         """Play so many games, or a few more, against each opponent; None if `gives_up`, asked often, returned True."""
-        first = self._first or _copied(policy)
+        first, now = self._first or _copied(policy), _copied(policy)
         shares: list[np.ndarray] = []  # of each round [N]: what the policy has won in the game of each env
-        with _beside_training(policy.device):
+        with _beside_training():
             while len(shares) * self.pool.num_envs < len(OPPONENTS) * games:
-                won = self._play_round(policy, first, seeds.after("round", len(shares)), gives_up)
+                won = self._play_round(now, first, seeds.after("round", len(shares)), gives_up)
                 if won is None:
                     return None
                 shares.append(won)
@@ -187,20 +187,20 @@ def is_game(pool: Pool) -> bool:
 
 
 def _copied(policy: Policy) -> Policy:
-    """A copy of a policy that does not learn."""
-    return copy.deepcopy(policy).requires_grad_(False)
+    """A copy of a policy that only plays: neither dropout nor batch statistics know of it."""
+    return copy.deepcopy(policy).requires_grad_(False).eval()
 
 
 @contextmanager
-def _beside_training(device: torch.device) -> Iterator[None]:
-    """Leave torch's own generators, which a user's network may draw from, as they were; use one thread.
+def _beside_training() -> Iterator[None]:
+    """Leave torch's own generator, which a user's network may draw from, as it was; use one thread.
 
     On a busy machine threads wait for each other longer than the work of a few games takes.
     """
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.random.fork_rng([device.index or 0] if device.type == "cuda" else [], device_type="cuda"):
+        with torch.random.fork_rng(devices=[]):
             yield
     finally:
         torch.set_num_threads(num_threads)

@@ -21,6 +21,7 @@ export class RunCharts {
     this.over = "step";
     this.findings = {};
     this.main = element("div", { class: "plot main-plot", role: "img", "aria-label": "Curve of the return" });
+    this.heading = element("h2", {}, "Return");
     this.small = element("div", { class: "small-charts" });
     this.charts = new Map();
     this.drawMain = throttled(() => this.renderMain(), MAIN_MILLISECONDS);
@@ -61,16 +62,17 @@ export class RunCharts {
   }
 
   renderMain() {
-    const { title, name, ...others } = this.mainMetric();
+    const { title, name, shape = "linear", ...others } = this.mainMetric();
     const isReturn = name === "return_100";
+    setText(this.heading, title[0].toUpperCase() + title.slice(1));
     this.main.setAttribute("aria-label", `Curve of the ${title}, now ${number(this.data.last(name))}`);
     draw(this.main, () => {
-      const line = { color: colour("--curve-1"), width: 2 };
+      const line = { color: colour("--curve-1"), width: 2, shape };
       const mean = this.data.curve("return_mean", this.over);
       const traces = !isReturn ? [] : [{ ...mean, name: "each update", mode: "lines", line: { color: colour("--curve-1"), width: 1 }, opacity: 0.3, hoverinfo: "skip" }];
       traces.push({ ...this.data.curve(name, this.over), name: isReturn ? "last 100 episodes" : title, mode: "lines", line });
       for (const [other, label] of Object.entries(others.beside ?? {})) {
-        traces.push({ ...this.data.curve(other, this.over), name: label, mode: "lines", line: { color: colour("--curve-2"), width: 1.5 } });
+        traces.push({ ...this.data.curve(other, this.over), name: label, mode: "lines", line: { color: colour("--curve-2"), width: 1.5, shape } });
       }
       const evaluations = this.data.curve("eval/mean_return", this.over);
       if (evaluations.x.length && isReturn) {
@@ -84,7 +86,7 @@ export class RunCharts {
   mainMetric() {
     if (this.data.columns["self_play/rating"]?.length) return { title: "rating", name: "self_play/rating" };
     if (!this.data.columns["versus/random"]?.length) return { title: "return", name: "return_100" };
-    return { title: "win rate vs random moves", name: "versus/random", beside: { "versus/first": "win rate vs its first self" } };
+    return { title: "win rate vs random moves", name: "versus/random", shape: "hv", beside: { "versus/first": "win rate vs its first self" } };
   }
 
   axis() {

@@ -12,7 +12,7 @@ export const COLUMNS = [
   ["algorithm", "Algorithm", "hide-middle"],
   ["seed", "Seed", "right hide-middle"],
   ["step", "Steps", "right"],
-  ["value", "Return", "right"],
+  ["value", "Reached", "right"],
   [null, "Curve", "hide-narrow"],
   ["steps_per_second", "Steps/s", "right hide-narrow"],
   ["seconds_left", "Time", "right hide-narrow"],

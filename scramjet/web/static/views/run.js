@@ -68,7 +68,7 @@ class RunView {
       element("a", { class: "button", href: `#/watch/${query}` }, "Watch"), element("a", { class: "button native-only", href: `#/play/${query}` }, "Play"),
       element("button", { class: "native-only", title: "One HTML file in which anyone plays against it or watches it", on: { click: ({ target }) => share(this.name, target) } }, "Share"));
     const curve = element("section", { class: "card main-chart" },
-      element("div", { class: "card-head" }, element("h2", {}, "Return"), element("span", { class: "spacer" }), this.over), this.charts.main);
+      element("div", { class: "card-head" }, this.charts.heading, element("span", { class: "spacer" }), this.over), this.charts.main);
     const small = element("section", { class: "card" }, element("h2", {}, "Diagnostics"), this.charts.small);
     const cards = Object.values(this.panels).map(({ card }) => card);
     replace(this.root, head, this.bar, this.facts, this.machine, this.problems, this.unreadable, this.advice, curve, small, element("div", { class: "cards panels" }, ...cards));
