@@ -166,6 +166,11 @@ class Game:
         player = self._mover()
         return self.adviser.think(self._out, self._row(player), player, self.moves, win_or_lose=self._wins_or_loses)
 
+    @property
+    def has_hints(self) -> bool:
+        """Whether anybody can say something of a position: a network, or a solver."""
+        return self.adviser is not None or self._perfect.knows_world
+
     def perfect_verdicts(self) -> dict[int, str]:
         """What perfect play says of each legal move, by number: "a win in 3 plies", "a draw".
 

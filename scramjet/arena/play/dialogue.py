@@ -162,6 +162,8 @@ class Dialogue:
         numbers = "" if self._game.moves.names[0].isdigit() else ", or by its number"
         self._say(f"Type a move by its name{numbers}. {self._legal()}")
         for name, meaning in COMMANDS.items():
+            if name == "hint" and not self._game.has_hints:
+                continue
             self._say(f"  {name:<{width}}  {meaning}")
 
     def _legal(self) -> str:

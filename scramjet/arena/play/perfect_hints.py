@@ -30,6 +30,11 @@ class PerfectHints:
         self._env = env
         self._solver: Solver | None = None
 
+    @property
+    def knows_world(self) -> bool:
+        """Whether it ever has something to say in this world."""
+        return isinstance(self._env, ConnectFour) and self._env.connect == 4
+
     def verdicts(self, s: Any) -> dict[int, str]:
         """Each legal move of the side to move in the record `s`, by number, in words such as "a win in 3 plies".
 

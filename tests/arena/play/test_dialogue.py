@@ -212,7 +212,8 @@ def test_nonsense_is_explained_with_the_legal_moves_and_asked_again() -> None:
     told, _ = talk("help", "?", opponent=Fixed(6))
     assert all(told.count(f"  {name} ") == 2 for name in COMMANDS)
     wide = type("Wide", (Trio,), {"action_space": MultiDiscrete([3, 40])})()
-    told, person = talk("moves", env=wide)
+    told, person = talk("help", "moves", env=wide)
+    assert "  hint " not in told, "nobody could give one"
     assert "117 legal, type moves to see them" in person.prompts[0]
     assert "0,39" in told
 
