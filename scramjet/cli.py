@@ -138,7 +138,10 @@ def _open_closed_streams() -> None:
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":  # a terminal that has no ± is no error
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in (
+            "strict",
+            "surrogateescape",
+        ):  # a terminal may lack ±
             stream.reconfigure(errors="backslashreplace")
 
 
