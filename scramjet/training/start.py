@@ -187,7 +187,8 @@ def new_run(
 
     session = _begun(lambda: _create_run(config, runs_dir, run_name), build, ranks)
     about_copy = world_files.note_without_copy(config.env, session.run.path)
-    session.note = joined_notes(about_name, about_threads, _advice(config), about_copy)
+    about_length = _note_on_length(config)
+    session.note = joined_notes(about_name, about_threads, _advice(config), about_copy, about_length)
     return session
 
 
@@ -241,6 +242,14 @@ def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage
 def _any_run_in(runs_dir: Path) -> Path:
     """A path to stand for the run's folder before it has a name: relative paths are the same from any name."""
     return Path(os.path.realpath(runs_dir)) / "run"
+
+
+def _note_on_length(config: RunConfig) -> str:
+    """That more steps are trained than were asked for, where that is more than one in a hundred; else empty."""
+    asked, whole = config.total_timesteps, config.num_updates * config.batch_size
+    if whole <= 1.01 * asked:
+        return ""
+    return f"{asked:,} steps are rounded up to {whole:,}, whole updates of {config.batch_size:,}"
 
 
 def _advice(config: RunConfig) -> str:
