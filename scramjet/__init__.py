@@ -9,7 +9,7 @@
     pool = scramjet.make("cartpole", num_envs=1024)      # many envs at once
 
 train(world), tune, check      a world is a name, a file, a class, an env or a function: Lander, gym.make("...")
-evaluate, record_video         plays of a run; play_match: against another player
+evaluate, record_video         plays of a run; play_match: against another player; export_page: in a web page
 plot, compare                  runs by their curves and numbers
 Env, Box, Discrete, register   worlds of your own
 
@@ -68,6 +68,8 @@ _HOMES = {
     "Plot": "scramjet.reports.drawn",
     "compare": "scramjet.reports.compared",
     "Compared": "scramjet.reports.compared",
+    "export_page": "scramjet.web.export_page.exported",
+    "ExportedPage": "scramjet.web.export_page.exported",
     "play_match": "scramjet.arena.head_to_head",
     "MatchResult": "scramjet.arena.head_to_head",
     "ScramjetError": "scramjet.errors",
@@ -116,6 +118,8 @@ if TYPE_CHECKING:
     from scramjet.training.worlds.checking import check as check
     from scramjet.tuning.api import tune as tune
     from scramjet.tuning.results import TuneResult as TuneResult
+    from scramjet.web.export_page.exported import ExportedPage as ExportedPage
+    from scramjet.web.export_page.exported import export_page as export_page
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 
 from scramjet.arena.head_to_head import for_several, from_the_start
 from scramjet.envs.api import Env
@@ -10,10 +11,10 @@ from scramjet.errors import ConfigError
 from scramjet.training.config.run_config import RunConfig
 
 
-def visitors_world(config: RunConfig, env_values: dict[str, str]) -> Env:
+def visitors_world(config: RunConfig, given: Collection[str]) -> Env:
     """The world that visitors of a shared page play: from the start, with a seat for each player.
 
-    `env_values` are parameters that the user gave, which stay. Raises a ConfigError for a world that no page takes.
+    `given` are names of parameters that the user gave, which stay. Raises a ConfigError for a world that no page takes.
     """
     if config.frame_stack > 1:
         raise ConfigError(
@@ -27,6 +28,6 @@ def visitors_world(config: RunConfig, env_values: dict[str, str]) -> Env:
         )
     with contextlib.suppress(ConfigError):  # a world for one
         config, _ = for_several(config)
-    world = from_the_start(config, env_values)[0].make_env()
+    world = from_the_start(config, given)[0].make_env()
     assert isinstance(world, Env)
     return world

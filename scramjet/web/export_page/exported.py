@@ -1,0 +1,84 @@
+"""`scramjet.export_page`: a game against a trained agent in one HTML file; `scramjet export-page` from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scramjet.arena.play.thoughts import reward_scale
+from scramjet.envs.registry import stop_if_being_read
+from scramjet.runtime.outputs import check_output, write_output
+from scramjet.settings import coerce
+from scramjet.training.persistence.checkpoint_facts import run_of
+from scramjet.training.playing import load_trained, note_on_played
+from scramjet.web.export_page.page import Facts, shared_page
+from scramjet.web.export_page.trial import can_try, try_page
+from scramjet.web.export_page.visitors import visitors_world
+
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
+
+
+@dataclass(frozen=True)
+class ExportedPage:
+    """A page that was written: it opens in any browser, and needs nothing else."""
+
+    path: Path
+    num_bytes: int
+    notes: tuple[str, ...]
+    """What has changed since the checkpoint, and what the page goes without, one line each."""
+
+    def __repr__(self) -> str:
+        """One line: the file, its size, and what there is to know of it."""
+        parts = [repr(str(self.path)), f"{self.num_bytes / 1e6:.2f} MB", *self.notes]
+        return f"ExportedPage({', '.join(parts)})"
+
+
+def export_page(
+    path: str | Path,
+    out: str | Path | None = None,
+    env: World | None = None,
+    *,
+    env_parameters: Mapping[str, Any] | None = None,
+    runs_dir: str | Path = "runs",
+    trust: bool = False,
+) -> ExportedPage:
+    """Write one HTML file in which a visitor plays against a run's or checkpoint's agent, or watches it.
+
+    `out` is by default the run's name with .html. `env` is a world in place of the one that the checkpoint names,
+    `env_parameters` change its parameters, and `trust` lets a checkpoint of somebody else name code, which is run.
+    """
+    stop_if_being_read()
+    chosen = {} if env_parameters is None else coerce("env_parameters", env_parameters, dict[str, Any])
+    file = None if out is None else Path(coerce("out", out, Path))
+    return written_page(path, file, env, chosen, lambda name: chosen, runs_dir=runs_dir, trust=trust)
+
+
+def written_page(
+    path: str | Path,
+    out: Path | None,
+    env: World | None,
+    given: Collection[str],
+    parameters_for: Callable[[str], Mapping[str, Any]],
+    *,
+    runs_dir: str | Path,
+    trust: bool,
+) -> ExportedPage:
+    """Write the page; `given` are the names of parameters to change, whose values the world's name decides."""
+    if out is not None:
+        check_output(out)
+    policy, config, checkpoint = load_trained(
+        path, runs_dir=runs_dir, env=env, choose_parameters=parameters_for if given else None, trust=trust
+    )
+    changed = "" if given else note_on_played(config, checkpoint)
+    run = run_of(checkpoint).name
+    world = visitors_world(config, given)
+    page = shared_page(world, policy, Facts(run, checkpoint.step, reward_scale(checkpoint)))
+    if can_try():
+        try_page(page, type(world).__name__)
+    file, data = out or Path(f"{run}.html"), page.html.encode()
+    write_output(file, data)
+    notes = [*([changed] if changed else []), *(f"{note}; the page goes without it" for note in page.notes)]
+    return ExportedPage(file, len(data), tuple(notes))
