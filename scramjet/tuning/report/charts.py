@@ -134,7 +134,7 @@ def repeats_chart(results: StudyResults) -> Chart | None:
             f"trial {trial.number}: mean of {spread.count} fresh seeds {human_number(spread.mean)}"
             for trial, spread in repeated
         ),
-        errors=tuple(spread.half_width for _, spread in repeated),
+        errors=tuple(spread.half_width if spread.count > 1 else 0.0 for _, spread in repeated),  # one seed has no bar
     )
     note = (
         "The best of many trials owes part of its score to luck; fresh seeds show how much. Bars: 95 % "

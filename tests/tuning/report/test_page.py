@@ -134,6 +134,13 @@ def test_a_study_without_trials_has_a_report_that_says_so_and_a_study_db_that_is
         read_results(tmp_path / "s")
 
 
+def test_a_setting_with_one_repeated_seed_has_a_report_too(tmp_path):
+    with write_study(tmp_path / "s") as study:
+        trial = finish_trial(study, 1.0, {"learning_rate": 0.001, "num_envs": 64})
+        study.keep(REPEAT + "trial-0000-s2", {"trial": trial, "seed": 2, "score": 1.0})
+        assert b"fresh seeds" in (write_report(study.path).path / "report.html").read_bytes()
+
+
 def test_a_strangers_study_leads_nowhere_outside_its_folder(study, tmp_path):
     secret = write_scored_run(study, "elsewhere", 5.0).rename(tmp_path / "secret")
     shutil.rmtree(study.runs_path / "trial-0005-s2")
