@@ -44,8 +44,11 @@ def value_loss(value: Tensor, old_value: Tensor, returns: Tensor, *, clip: float
 def normalize(advantage: Tensor, counts: Tensor | None = None) -> Tensor:
     """Advantages [B] brought to mean 0 and deviation 1; a single sample is only centred.
 
-    `counts` [B] bool: those that count; the others become 0.
+    `counts` [B] bool: those that count; the others become 0. The mean is that of distances from one of them, or where
+    all are alike its rounding error would be brought to deviation 1.
     """
+    first = advantage[:1] if counts is None else advantage.index_select(0, counts.int().argmax(0, keepdim=True))
+    advantage = advantage - first
     if counts is None:
         centred = advantage - advantage.mean()
         return centred / (centred.square().sum() / max(len(advantage) - 1, 1)).sqrt().add(1e-8)

@@ -131,6 +131,9 @@ def test_the_kl_estimators_and_the_clip_fraction_have_their_closed_forms():
 def test_normalized_advantages_have_mean_0_and_deviation_1_whatever_their_shift_and_scale(numbers, shift, scale):
     assert torch.equal(normalize(torch.full((5,), 3.0)), torch.zeros(5)), "equal ones are 0, not nan"
     assert torch.equal(normalize(torch.tensor([3.0])), torch.zeros(1)), "and so is a single one"
+    alike, counts = torch.full((7,), 0.010278369), torch.arange(7) > 0
+    assert torch.equal(normalize(alike), torch.zeros(7)), "nor is the mean's rounding error brought to deviation 1"
+    assert torch.equal(normalize(torch.where(counts, alike, 5.0), counts), torch.zeros(7)), "by those that count"
     x = torch.tensor(numbers, dtype=torch.float64) * scale + shift
     assume(x.std() > 1e-3)
     normal = normalize(x)
