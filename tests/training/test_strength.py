@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import scramjet
+from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.intervals import share_half_width
 from scramjet.engine import NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
@@ -39,6 +40,7 @@ GAME = RunConfig(
     num_envs=4,
     num_steps=16,
     total_timesteps=6 * 64,
+    ppo=PPOConfig(learning_rate=0.05, num_epochs=4),
     policy=PolicyConfig(hidden=(8,)),
     eval=EvaluationConfig(every=2, episodes=3, final_episodes=4),
     checkpoint=CheckpointConfig(every=0),
