@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +22,17 @@ from scramjet.policies.env_terms import PolicyState, predict
 from scramjet.policies.networks import PolicyOutput, check_network, splits
 from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.observations import Observations, floats_as_float32, lowest_observations
+from scramjet.runtime.checkpoints import write_checkpoint
+from scramjet.settings import coerce
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a file of a policy says beside its weights: how it is built, what it observes, where it comes from."""
+
+    step: int
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]  # how its values are normalized, where they are
 
 
 class Policy(nn.Module):
@@ -64,6 +77,22 @@ class Policy(nn.Module):
         self.values_are_symlog = False
         """Whether the network gives the symlog of values, which the policy turns back into values. While it is trained
         with `value_scale` symlog, the learner does that instead."""
+        self.facts: Facts | None = None
+        """What `save` writes beside the weights; set where a policy is trained or loaded."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write the policy to a folder, from which `scramjet.load_policy(path)` reads it; returns the folder.
+
+        A policy that was saved there before is replaced, whole or not at all; anything else is refused.
+        """
+        path = coerce("path", path, Path)
+        if self.facts is None:
+            raise ConfigError(
+                "this policy was neither trained nor loaded by scramjet, so a file could not say how it is built; keep "
+                "its weights with torch.save(policy.state_dict(), ...)"
+            )
+        write_checkpoint(path, self.facts.step, self.state_dict(), self.facts.tensors, self.facts.metadata)
+        return path
 
     @property
     def two_hot_head(self) -> TwoHotHead | None:

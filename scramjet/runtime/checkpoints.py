@@ -202,6 +202,33 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def write_checkpoint(
+    path: Path, step: int, model: Mapping[str, Tensor], trainer: Mapping[str, Tensor], metadata: Mapping[str, Any]
+) -> None:
+    """Write a checkpoint that is of no run to a folder, whole or not at all; another checkpoint there is replaced.
+
+    Raises a CheckpointError where something else stands there.
+    """
+    files = encode(step, model, trainer, metadata, False)
+    with explain_disk_errors(path):
+        if os.path.lexists(path) and not (is_folder(path) and {*os.listdir(path)} == {*files}):
+            raise CheckpointError(f"{path} exists and is no saved policy; choose another name, or remove it first")
+        make_folder(path.parent)
+        unfinished, folder = temporary_path(path.parent), path.parent
+        try:
+            unfinished.mkdir()
+            for name, data in files.items():
+                write_synced(unfinished / name, data)
+            fsync_directory(unfinished)
+            if os.path.lexists(path) and not exchange_paths(unfinished, path):
+                remove_tree(path, folder)
+            if not os.path.lexists(path):
+                os.rename(unfinished, path)
+            fsync_directory(folder)
+        finally:
+            remove_tree(unfinished, folder)
+
+
 def step_name(step: int) -> str:
     """Return the name of the folder of the checkpoint at `step`."""
     return f"step_{step:08d}"

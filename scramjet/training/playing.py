@@ -34,8 +34,9 @@ from scramjet.training.persistence.checkpoint_facts import (
     checkpoint_config,
     checkpoint_settings,
     find_checkpoint,
+    run_of,
 )
-from scramjet.training.persistence.metadata import env_terms, policy_spaces
+from scramjet.training.persistence.metadata import env_terms, facts_of, policy_spaces
 from scramjet.training.persistence.value_scales import give_returns
 from scramjet.training.persistence.weights import check_weights, load_weights
 from scramjet.training.seeds import unseen_episodes
@@ -73,6 +74,7 @@ def load_policy(
     policy.env_spaces = env_terms(checkpoint, spaces, settings.frame_stack)
     load_weights(policy, checkpoint)
     give_returns(policy, checkpoint, settings)
+    policy.facts = facts_of(checkpoint.metadata, checkpoint.step, run_of(checkpoint))
     return policy.eval()
 
 
@@ -204,6 +206,7 @@ def load_trained(
     policy = make_policy(config, network)
     load_weights(policy, checkpoint)
     give_returns(policy, checkpoint, config)
+    policy.facts = facts_of(checkpoint.metadata, checkpoint.step, run_of(checkpoint))
     return policy.eval(), config, checkpoint
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scramjet.algorithms.value_scaling import PopArt
 from scramjet.policies.policy import Policy
 from scramjet.training.display.interface import StoppedBy
 from scramjet.training.display.text import short_path
 from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.persistence.metadata import facts_of, member_metadata
 from scramjet.training.session import Session
 from scramjet.training.telemetry.metrics import VERSUS_RANDOM
 
@@ -57,9 +59,12 @@ def result_of(
     exit_code: int,
 ) -> TrainResult:
     """The result of a session that has ended; `record` is the last line of its metrics."""
-    policy = session.policy
+    policy, run = session.policy, session.run.shared_path
+    scale = session.learner.shared_tensors()
+    metadata = member_metadata(session.config, run, session.pool, policy, session.rules)
+    policy.facts = facts_of(metadata, record["step"], run, {key: scale[key] for key in scale if key == PopArt.MOMENTS})
     return TrainResult(
-        run_path=session.run.shared_path,
+        run_path=run,
         step=record["step"],
         metrics=record,
         evaluation=evaluation,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +12,26 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space, shown_space
 from scramjet.engine.wrappers.frame_stack import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
+from scramjet.policies.policy import Facts
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.best import Best
 from scramjet.training.persistence.space_files import space_from_data, space_to_data
+from scramjet.training.worlds.world_files import name_in
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from scramjet.policies.policy import Policy
 
 DEFAULT_NETWORK = "default"
 """The network's name in a checkpoint where scramjet can build it without the user."""
+
+
+_UNTRAINED = {"update": 0, "elapsed_seconds": 0.0, "best_return": None, "best_lower_bound": None, "lineage": None}
+"""What is said of training where a policy is saved without its state."""
+_SPACES = ("policy_spaces", "env_spaces")
 
 
 def policy_metadata(config: RunConfig, run: Path, pool: Pool, policy: Policy, rules: str) -> dict[str, Any]:
@@ -47,8 +55,20 @@ def policy_metadata(config: RunConfig, run: Path, pool: Pool, policy: Policy, ru
 
 def member_metadata(config: RunConfig, run: Path, pool: Pool, policy: Policy, rules: str) -> dict[str, Any]:
     """The metadata of a policy that is saved without the state of its training."""
-    nothing = {"update": 0, "elapsed_seconds": 0.0, "best_return": None, "best_lower_bound": None, "lineage": None}
-    return {**nothing, **policy_metadata(config, run, pool, policy, rules)}
+    return {**_UNTRAINED, **policy_metadata(config, run, pool, policy, rules)}
+
+
+def facts_of(
+    metadata: Mapping[str, Any], step: int, run: Path | None, tensors: Mapping[str, Tensor] | None = None
+) -> Facts:
+    """What `Policy.save` writes beside the weights, from a checkpoint's metadata; a world in a file by its full path.
+
+    `run` is the folder that the path in the metadata is seen from, `tensors` what says how values are normalized.
+    """
+    config = metadata["config"]
+    world = {**config["env"], "name": name_in(config["env"]["name"], run)}
+    kept = {key: value for key, value in metadata.items() if key in (*_METADATA_TYPES, *_SPACES)}
+    return Facts(step, {**kept, **_UNTRAINED, "config": {**config, "env": world}}, dict(tensors or {}))
 
 
 def network_name(network: nn.Module) -> str:
