@@ -85,14 +85,14 @@ class Policy(nn.Module):
 
         A policy that was saved there before is replaced, whole or not at all; anything else is refused.
         """
-        path = coerce("path", path, Path)
+        folder: Path = coerce("path", path, Path)
         if self.facts is None:
             raise ConfigError(
                 "this policy was neither trained nor loaded by scramjet, so a file could not say how it is built; keep "
                 "its weights with torch.save(policy.state_dict(), ...)"
             )
-        write_checkpoint(path, self.facts.step, self.state_dict(), self.facts.tensors, self.facts.metadata)
-        return path
+        write_checkpoint(folder, self.facts.step, self.state_dict(), self.facts.tensors, self.facts.metadata)
+        return folder
 
     @property
     def two_hot_head(self) -> TwoHotHead | None:
