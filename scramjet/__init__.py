@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from scramjet.version import __version__ as __version__
@@ -28,6 +29,17 @@ from scramjet.version import __version__ as __version__
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's C++ would log a stack for each connection that ends
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+
+_NO_NAMES_OF_OURS = {
+    **dict.fromkeys(("PPO", "A2C", "DQN", "SAC", "TD3"), 'train by scramjet.train("CartPole-v1", learning_rate=1e-3)'),
+    "load": "a trained policy is loaded by scramjet.load_policy(RUN), a config by scramjet.load_config(FILE)",
+    "eval": "a run is played by scramjet.evaluate(RUN)",
+    **{
+        name: f"in a shell: scramjet {name} --help"
+        for name in ("serve", "sync", "play", "tournament", "grade", "bench")
+    },
+}
+"""What users look for here, and what to write in its place."""
 
 _HOMES = {
     "Env": "scramjet.envs",
@@ -124,7 +136,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'scramjet' has no attribute '{name}'")
+        hint = f"; {_NO_NAMES_OF_OURS[name]}" if name in _NO_NAMES_OF_OURS else ""
+        raise AttributeError(f"module 'scramjet' has no attribute '{name}'{hint}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

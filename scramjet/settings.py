@@ -167,7 +167,8 @@ def _fit_plain(value: Any, hint: Any) -> Any:
         text = str(value) if isinstance(value, str | PurePath) else None
         return NO_FIT if text is None or CONTROL.search(text) else text
     if hint is Path:
-        return Path(value) if isinstance(value, str | PurePath) and "\0" not in os.fspath(value) else NO_FIT
+        text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+        return Path(text) if isinstance(text, str) and "\0" not in text else NO_FIT
     return value if isinstance(value, hint) else NO_FIT
 
 

@@ -1,6 +1,7 @@
 """The command where its surroundings fail: closed streams, a full disk, Ctrl-C, long paths; and what errors show."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,13 @@ def test_output_that_cannot_be_written_is_one_message_and_exit_code_2():
         done = shell(f"scramjet {command}")
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), command
         assert done.stderr.startswith(f"scramjet: {problem}"), command
+
+
+def test_names_that_the_package_does_not_have_say_what_to_write():
+    for name, said in {"PPO": "scramjet.train(", "load": "scramjet.load_policy(", "serve": "scramjet serve"}.items():
+        with pytest.raises(AttributeError, match=re.escape(said)):
+            getattr(scramjet, name)
+    assert not hasattr(scramjet, "nothing_of_the_kind")
 
 
 def test_a_module_run_by_its_name_is_the_command_or_says_so():

@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ class MatchResult:
 
 
 def play_match(
-    run: str | Path,
+    run: str | PathLike[str],
     against: Any = "random",
     games: int = 1000,
     *,
@@ -139,7 +140,7 @@ def play_match(
 
 
 def prepare_match(
-    run: str | Path,
+    run: str | PathLike[str],
     against: Any,
     *,
     temperature: Temperature | None = None,
@@ -159,7 +160,7 @@ def prepare_match(
     config, opening_note = from_the_start(config, choose_parameters(config.env) if choose_parameters else ())
     opponent = load_player(against, config, temperature=temperature, runs_dir=runs_dir)
     searching = search_settings(search, policy, config, checkpoint)
-    agent = network_player(policy, str(run), searching, temperature)
+    agent = network_player(policy, fspath(run), searching, temperature)
     notes = rules_note, world_note, opening_note, "" if searching is None else searching.note
     return Match(config, checkpoint, agent, opponent, tuple(note for note in notes if note))
 

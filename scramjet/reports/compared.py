@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Compared:
 
 
 def compare(
-    *runs: str | Path,
+    *runs: str | PathLike[str],
     metric: str | None = None,
     group_by: str | Sequence[str] = (),
     each: bool = False,
@@ -86,7 +87,9 @@ def compare(
     groups = (group_by,) if isinstance(group_by, str) else tuple(group_by)
     if each and groups:
         raise ConfigError("--each shows every run by itself, --group-by takes some together; give one")
-    found, notes = configured(find_runs([str(run) for run in runs], Path(coerce("runs_dir", runs_dir, Path))))
+    found, notes = configured(
+        find_runs([str(coerce("runs", run, Path)) for run in runs], Path(coerce("runs_dir", runs_dir, Path)))
+    )
     if len(found) < 2:
         raise ConfigError("; ".join([*notes, "compare needs two runs or more, such as: scramjet compare RUN RUN"]))
     tables, folders = Tables(), [run.run for run in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +46,7 @@ class Plot:
 
 
 def plot(
-    *runs: str | Path,
+    *runs: str | PathLike[str],
     metric: str | Sequence[str] = (),
     group_by: str | Sequence[str] = (),
     x: Literal["steps", "time", "both"] = "both",
@@ -64,7 +65,9 @@ def plot(
     """
     path = Path(coerce("out", out, Path))
     _check(path, smooth)
-    found, notes = configured(find_runs([str(run) for run in runs], Path(coerce("runs_dir", runs_dir, Path))))
+    found, notes = configured(
+        find_runs([str(coerce("runs", run, Path)) for run in runs], Path(coerce("runs_dir", runs_dir, Path)))
+    )
     if not found:
         raise RunError("; ".join(notes) or "plot needs a run or more, such as: runs/cartpole-1")
     tables, folders = Tables(), [run.run for run in found]

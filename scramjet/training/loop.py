@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -55,8 +56,8 @@ def train(
     config: RunConfig | World | None = None,
     *,
     env: World | None = None,
-    resume: str | Path | None = None,
-    fork: str | Path | None = None,
+    resume: str | PathLike[str] | None = None,
+    fork: str | PathLike[str] | None = None,
     runs_dir: str | Path = "runs",
     run_name: str | None = None,
     network: nn.Module | None = None,

@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def load_policy(
-    path: str | Path,
+    path: str | PathLike[str],
     network: nn.Module | None = None,
     env: World | None = None,
     *,
@@ -61,8 +62,9 @@ def load_policy(
     checkpoint of somebody else name a world in a file or module, which runs it. `env` is a world in place of the one
     that the checkpoint names: with it, the policy is checked to fit that world.
     """
-    path, network = coerce("path", path, Path), coerce("network", network, nn.Module | None)
-    checkpoint = find_checkpoint(path, Path("runs"))
+    run_path: Path = coerce("path", path, Path)
+    network = coerce("network", network, nn.Module | None)
+    checkpoint = find_checkpoint(run_path, Path("runs"))
     settings = checkpoint_settings(checkpoint)
     spaces = policy_spaces(checkpoint)
     if spaces is None or env is not None:
@@ -108,7 +110,7 @@ def _kept_symmetries(checkpoint: Checkpoint, settings: RunConfig) -> SymmetryTab
 
 
 def evaluate(
-    path: str | Path,
+    path: str | PathLike[str],
     episodes: int = 100,
     seed: int | None = None,
     network: nn.Module | None = None,
@@ -179,7 +181,7 @@ def checked_episodes(episodes: int, seed: int | None) -> tuple[int, int | None]:
 
 
 def load_trained(
-    path: str | Path,
+    path: str | PathLike[str],
     network: nn.Module | None = None,
     runs_dir: str | Path = "runs",
     env: World | None = None,

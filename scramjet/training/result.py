@@ -19,7 +19,7 @@ from scramjet.training.telemetry.metrics import VERSUS_RANDOM
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainResult:
-    """A run that has ended: where it is, how far it came, and its policy."""
+    """A run that has ended: where it is, how far it came, and its policy. Stands for its run wherever a path may."""
 
     run_path: Path
     step: int
@@ -34,6 +34,10 @@ class TrainResult:
     exit_code: int
     stop_reason: str = ""
     """The reason that a callback gave `session.stop`, if that ended the run."""
+
+    def __fspath__(self) -> str:
+        """The run's folder."""
+        return str(self.run_path)
 
     def __repr__(self) -> str:
         """One line: the run, its length and what it reached, without the network and the metrics."""

@@ -122,7 +122,9 @@ def make_display(mode: DisplayMode) -> StudyDisplay:
     if mode == "quiet":
         return QuietDisplay()
     if mode == "live" or (mode == "auto" and is_screen(sys.stdout)):
-        return LiveDisplay(Console(force_terminal=True))
+        screen = Console(force_terminal=True)
+        if not screen.is_jupyter:  # a notebook's output cannot be drawn over
+            return LiveDisplay(screen)
     return PlainDisplay()
 
 

@@ -23,11 +23,17 @@ __all__ += ["make_display"]
 
 
 def make_display(mode: Mode = "auto", console: Console | None = None) -> Display:
-    """The display for `mode`; "auto" is live in a terminal that can show it, plain elsewhere."""
+    """The display for `mode`; "auto" is live in a terminal that can show it, plain elsewhere.
+
+    Notebooks get plain lines in place of the live view.
+    """
     if mode == "auto":
         mode = "live" if _can_show_live(console.file if console else sys.stdout) else "plain"
     if mode == "live":
-        return LiveDisplay(console or Console(force_terminal=True))
+        screen = console or Console(force_terminal=True)
+        if not screen.is_jupyter:
+            return LiveDisplay(screen)
+        mode = "plain"  # a notebook's output cannot be drawn over
     if mode == "plain":
         return PlainDisplay(console.file if console else sys.stdout)
     if mode == "quiet":

@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ class Recording:
 
 
 def record_video(
-    path: str | Path,
+    path: str | PathLike[str],
     out: str | Path,
     episodes: int = 1,
     seed: int | None = None,

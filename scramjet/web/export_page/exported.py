@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ class ExportedPage:
 
 
 def export_page(
-    path: str | Path,
+    path: str | PathLike[str],
     out: str | Path | None = None,
     env: World | None = None,
     *,
@@ -57,7 +58,7 @@ def export_page(
 
 
 def written_page(
-    path: str | Path,
+    path: str | PathLike[str],
     out: Path | None,
     env: World | None,
     given: Collection[str],

@@ -117,6 +117,9 @@ def test_a_result_shows_the_run_and_what_it_reached_in_one_line(tmp_path: Path):
     assert text.startswith(f"TrainResult('{result.run_path}', step=16, return_100=")
     assert "evaluation=" in text
     assert "over 3 episodes" in text
+    again = scramjet.evaluate(result, episodes=1)  # a result stands for its run
+    assert again.episodes == 1
+    assert scramjet.plot(result, out=tmp_path / "curves.html").num_runs == 1
     assert len(text.splitlines()) == 1
     assert len(text) < 200 + len(str(result.run_path))
     stopped = replace(result, stopped_by="callback", stop_reason="enough", evaluation=None, metrics={})

@@ -191,6 +191,7 @@ def test_auto_is_live_only_where_a_terminal_can_show_it_and_a_mode_asked_for_is_
             assert type(make_display("auto", Console(file=file()))) is expected, (file, environment)
     for mode, expected in {"live": LiveDisplay, "plain": PlainDisplay, "quiet": QuietDisplay}.items():
         assert type(make_display(mode, Console(file=io.StringIO()))) is expected
+    assert type(make_display("live", Console(force_jupyter=True))) is PlainDisplay  # it draws over nothing
 
 
 def test_quiet_prints_nothing(capsys):
