@@ -53,13 +53,20 @@ class TrialRun:
         self._errors = study.path / "trials" / f"{assignment.run_name}.log"
         self._process: TrialProcess | None = None
         self._stopped_at: float | None = None
+        self._free_by: float | None = None  # when another process that has the run must have left it
 
     def start(self) -> None:
         """Start the process, which begins the run, forks it, or goes on with it where it exists.
 
-        Does nothing if the run is already where it should stop.
+        Does nothing if the run is already where it should stop. While a process of a study that was killed still has
+        the run, `poll` tries again; a RunError if it does not leave.
         """
-        self._wait_until_free()
+        if is_in_use(self._path):
+            self._free_by = self._free_by or time.monotonic() + _BUSY_SECONDS
+            if time.monotonic() > self._free_by:
+                raise RunError(f"{self._path} is in use by another process; wait for it to end, then try again")
+            return
+        self._free_by = None
         if self._is_there():
             return
         self.attempts += 1
@@ -69,6 +76,10 @@ class TrialRun:
 
     def poll(self) -> Outcome | None:
         """How the stretch ended; None while it goes on. One that was killed from outside is started again."""
+        if self._free_by is not None and self._stopped_at is None:
+            self.start()
+        if self._free_by is not None:
+            return None if self._stopped_at is None else self._outcome("stopped")
         if self._process is None:
             return self._outcome()
         code = self._process.poll()
@@ -151,14 +162,6 @@ class TrialRun:
         seconds = _number(clock.get("elapsed_seconds"), MAX_SECONDS) if isinstance(clock, dict) else 0.0
         ending = ending or ("finished" if step >= self._total else "paused")
         return Outcome(self.assignment, ending, int(step), float(seconds), reason)
-
-    def _wait_until_free(self) -> None:
-        """Wait for a process of a study that was killed to leave the run; a RunError if it does not."""
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while is_in_use(self._path):
-            if time.monotonic() > deadline:
-                raise RunError(f"{self._path} is in use by another process; wait for it to end, then try again")
-            time.sleep(0.05)
 
     def _kill_if_stuck(self) -> None:
         if self._stopped_at is not None and time.monotonic() - self._stopped_at > _KILL_SECONDS:

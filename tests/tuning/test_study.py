@@ -13,6 +13,7 @@ import optuna
 import pytest
 
 from scramjet.errors import ConfigError, RunError, TrustError
+from scramjet.runtime.locks import FolderLock
 from scramjet.runtime.trust import said
 from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
@@ -286,6 +287,26 @@ def outcome_of(study: Study, run_name: str, server: FailingServer) -> Outcome:
         if (outcome := run.poll()) is not None:
             return outcome
     raise AssertionError("the trial never ends")
+
+
+def test_a_study_that_waits_for_a_run_in_use_can_be_stopped_and_goes_on_when_it_is_free(copied):
+    with Study.open(copied) as study:
+        server = FailingServer([2], "its own end\n")
+        run = TrialRun(study, Assignment(0, "busy", {"gamma": 0.9}), server)  # type: ignore[arg-type]
+        stopped = TrialRun(study, Assignment(0, "busy", {"gamma": 0.9}), server)  # type: ignore[arg-type]
+        (study.runs_path / "busy").mkdir()
+        lock = FolderLock(study.runs_path / "busy")
+        lock.acquire("the run")
+        try:
+            for each in (run, stopped):
+                each.start()
+                assert each.poll() is None
+            stopped.stop()
+            assert stopped.poll().ending == "stopped"
+            assert not server.requests
+        finally:
+            lock.release()
+        assert run.poll().reason == "its own end"
 
 
 def test_a_trial_that_fails_keeps_its_reason_and_one_that_is_killed_is_started_again(copied):
