@@ -76,7 +76,8 @@ def ways_to_give(name: str) -> str:
     return (
         f"which was defined {where} and is not here: run that again, then give it from Python, as in "
         f"scramjet.train(resume=..., env={given}) or scramjet.evaluate(..., env={given}); or put it at the top of a "
-        f"file, and add --env {'factory:' if name.startswith(PREFIX) else ''}FILE.py:{given.replace('...', 'NAME')}"
+        f"file, and add --env {'factory:' if name.startswith(PREFIX) else ''}FILE.py:{given.replace('...', 'NAME')} to "
+        "`scramjet eval`, or once to `scramjet train --resume` or `--fork`: then the page shows the run too"
     )
 
 

@@ -135,6 +135,14 @@ def test_two_agents_meet_with_names_and_networks_of_their_own_and_the_seed_says_
     assert second.thoughts[0].value == pytest.approx(value, rel=1e-4)
 
 
+def test_games_that_begin_after_random_moves_say_so_unless_another_player_comes(tmp_path: Path) -> None:
+    train_small(tmp_path, "toe", "tic_tac_toe", env_parameters={"opening_plies": 4}, total_timesteps=64)
+    for against in (None, "random"):
+        cast = make_cast(Agents(tmp_path), WatchRequest("toe", against=against))
+        assert ("0 to 4 random moves" in " ".join(cast.facts["notes"])) == (against is None)
+        cast.performance.close()
+
+
 def test_other_players_and_searches_play_to_the_end(runs: Path) -> None:
     for request in ({"against": "random"}, {"against": "minimax:2"}, {"search": "alphazero:4"}):
         with performance(runs, "toe", **request) as shown:

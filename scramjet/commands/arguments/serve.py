@@ -11,7 +11,7 @@ DESCRIPTION = """Show the runs of a folder in the browser, live: curves, configs
 
   scramjet serve
   scramjet serve --runs-dir /data/runs --port 8080
-  scramjet serve --host 0.0.0.0                    for others on the network, with a token
+  scramjet serve --host 0.0.0.0             for others on the network, with a token
 
 Only this machine can open the page, unless --host says otherwise; then it needs a token, which is part of the URL.
 """

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from scramjet.arena.head_to_head import for_several, from_the_start
+from scramjet.arena.head_to_head import OPENING, for_several, from_the_start
 from scramjet.arena.player_names import PERFECT
 from scramjet.arena.players import Temperature, load_player, network_player
 from scramjet.engine.layout import PlayedBy, num_players, played_by
@@ -87,6 +87,10 @@ def make_cast(agents: Agents, request: WatchRequest) -> Cast:
         config, note = for_several(config)
         config, _ = from_the_start(config, ())
         notes.append(note)
+    elif plies := config.env_parameters.get(OPENING, 0):
+        notes.append(
+            f"games begin after 0 to {plies} random moves, as in training; against another player, at the start"
+        )
     performer = _performer(agent, config, request.search, samples=samples)
     opponent = None if request.against is None else _opponent(agents, request.against, config, samples=samples)
     scene = Scene(config)

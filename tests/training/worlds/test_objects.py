@@ -96,7 +96,7 @@ def test_a_run_of_a_cell_says_in_a_fresh_kernel_or_a_shell_what_to_do(
     with pytest.raises(SystemExit) as ending:
         cli.main(["eval", str(run)])
     assert ending.value.code == 2
-    assert "--env FILE.py:Walker" in capsys.readouterr().err
+    assert "--env FILE.py:Walker to `scramjet eval`, or once to `scramjet train --resume`" in capsys.readouterr().err
 
 
 def test_every_kind_of_object_has_a_name_that_makes_the_same_world() -> None:
