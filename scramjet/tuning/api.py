@@ -18,7 +18,7 @@ from scramjet.runtime.runs import check_run_name
 from scramjet.runtime.trust import said
 from scramjet.settings import coerce
 from scramjet.training.config.files import load_config, starting_config
-from scramjet.training.config.keywords import with_keywords
+from scramjet.training.config.keywords import check_names, with_keywords
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds.user_worlds import world_of
 from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
@@ -78,6 +78,7 @@ def tune(
             raise ConfigError("a resumed study keeps its space and config: give resume and a budget alone")
         study = resumed_study(Path(resume), of_study, trust=trust)
     else:
+        check_names(given, "scramjet.tune", ("config", "space", "studies_dir", "study_name", "display", *_STUDY_FIELDS))
         base = with_keywords(_base(config, trust=trust), given)
         _check_others_find(base.env)
         study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)

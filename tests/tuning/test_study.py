@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 import pytest
 
+import scramjet
 from scramjet.errors import ConfigError, RunError, TrustError
 from scramjet.runtime.locks import FolderLock
 from scramjet.runtime.trust import said
@@ -41,6 +42,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "copied"))
+
+
+def test_a_misspelled_keyword_of_tune_is_answered_with_the_studys_own():
+    with pytest.raises(ConfigError, match=r"scramjet\.tune has no setting 'trails'\. Did you mean 'trials'\?"):
+        scramjet.tune("cartpole", {"gamma": "0.9..0.99"}, trails=3)  # type: ignore[call-arg]
 
 
 def test_optuna_itself_reads_the_trials(finished):

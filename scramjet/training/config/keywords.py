@@ -5,7 +5,7 @@ scramjet.train("cartpole", seed=2, learning_rate=1e-3, policy={"hidden": [32]}, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -79,16 +79,19 @@ def with_keywords(
     return config_files.apply(config, data, source, caller or Caller(given()))
 
 
-def check_names(settings: Mapping[str, Any]) -> None:
-    """Refuse a keyword that is no setting, with the nearest one that is, and an object that is no table of it."""
-    known = [*(name for name, _, _ in config_files.field_docs()), *_FLAT, *ARGUMENTS]
+def check_names(settings: Mapping[str, Any], function: str = SOURCE, arguments: Iterable[str] = ARGUMENTS) -> None:
+    """Refuse a keyword that is no setting, with the nearest one that is, and an object that is no table of it.
+
+    `function` is what was called, with these `arguments` beside the settings.
+    """
+    known = [*(name for name, _, _ in config_files.field_docs()), *_FLAT, *arguments]
     for key, value in settings.items():
         table = key.partition(".")[0]
         if key not in _FLAT and not (table != key and table in (*TABLES, "env")):
-            raise ConfigError(f"{SOURCE} has no setting {shortened(key)}.{suggestion(key, known)}")
+            raise ConfigError(f"{function} has no setting {shortened(key)}.{suggestion(key, known)}")
         if is_dataclass(value) and not (key in TABLES and isinstance(value, TABLES[key])):
             wanted = f"a dict or a {TABLES[key].__name__}" if key in TABLES else "a plain value"
-            raise ConfigError(f"{SOURCE}: {key} must be {wanted}, not a {type(value).__name__}")
+            raise ConfigError(f"{function}: {key} must be {wanted}, not a {type(value).__name__}")
 
 
 def refuse_when_resumed(settings: Mapping[str, Any], run: str) -> None:
