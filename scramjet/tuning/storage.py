@@ -11,16 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import RunError
-from scramjet.runtime.files import open_regular, why_unreadable
+from scramjet.runtime.files import open_regular, require_size, why_unreadable
 from scramjet.tuning.packages import optuna_module
+from scramjet.tuning.settings import MAX_TRIALS
 
 NAME = "scramjet"
 """The name of the one study in a study.db."""
 _MAGIC = b"SQLite format 3\0"
 _VERSIONS, _ROLLBACK_JOURNAL = slice(18, 20), b"\x01\x01"  # how the file is written: Optuna's has no write-ahead log
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names a file, which SQLite then deletes
-_ACTIVE = re.compile(r"\b(view|trigger|virtual|generated|as)\b", re.IGNORECASE)
-"""Words in the definition of what computes when it is read; Optuna's tables have none."""
+_ACTIVE = re.compile(r"\b(view|trigger|virtual|generated|as|check|collate|where)\b|default\s*\(|--|/\*", re.IGNORECASE)
+"""Words in the definition of what computes when it is read or written; Optuna's tables have none of them."""
+_PLAIN_CHECK = re.compile(r"\bcheck\s*\(\s*\w+\s*(=\s*\d+|in\s*\([\w\s',]*\))\s*\)", re.IGNORECASE)
+"""A column held against a number or a list of words, as Optuna's tables have it."""
+_PLAIN_INDEX = re.compile(r"create (unique )?index \w+ on \w+ \([\w\s,\"]*\)", re.IGNORECASE)
+_MAX_BYTES, _MAX_ROWS = 1 << 28, 1_000_000
+"""Of the file, and in one of its tables other than the trials; Optuna loads everything at once."""
 _PATIENCE_SECONDS = 60
 
 
@@ -41,6 +47,7 @@ def open_storage(path: Path) -> tuple[Any, Any]:
     try:
         descriptor = open_regular(path, os.O_RDWR)
         with open(descriptor, "rb") as file:
+            require_size(os.fstat(file.fileno()).st_size, _MAX_BYTES)
             beginning = file.read(_VERSIONS.stop)
     except OSError as error:
         raise RunError(f"{path} {why_unreadable(error)}; put back a copy of it, or begin a new study") from error
@@ -75,11 +82,24 @@ def _check_beside(path: Path) -> None:
 
 
 def _check_tables(path: Path) -> None:
-    """Refuse a database with views, triggers and the like: plain tables alone are read without computing anything."""
+    """Refuse a database that is no set of plain tables, which compute nothing, or has more rows than ours can have."""
     with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE_SECONDS)) as connection:
-        for kind, name, definition in connection.execute("SELECT type, name, sql FROM sqlite_master"):
-            if kind not in ("table", "index") or _ACTIVE.search(f"{definition or ''}"):
+        for kind, name, definition in connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
+            if not _is_plain(kind, definition or ""):
                 raise _damaged(path, f"{kind} {name} in it is none of Optuna's".replace("\0", ""))
+            if kind != "table":
+                continue
+            quoted = name.replace('"', '""')
+            rows = connection.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()[0]
+            if rows > (MAX_TRIALS if name == "trials" else _MAX_ROWS):
+                raise _damaged(path, f"table {name} has {rows:,} rows, more than a study can have".replace("\0", ""))
+
+
+def _is_plain(kind: str, definition: str) -> bool:
+    """Whether SQLite computes nothing for a part of the database: no view, trigger, expression or check of its own."""
+    if kind == "index":
+        return not definition or _PLAIN_INDEX.fullmatch(definition) is not None
+    return kind == "table" and not _ACTIVE.search(_PLAIN_CHECK.sub("", definition))
 
 
 def _storage(path: Path) -> Any:

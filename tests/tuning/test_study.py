@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import sqlite3
@@ -227,6 +228,11 @@ def test_a_study_db_that_computes_when_it_is_read_is_refused(interrupted, tmp_pa
         f"DROP TABLE trial_heartbeats; CREATE VIEW trial_heartbeats AS {endless}",
         "CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM studies; END",
         "PRAGMA journal_mode = WAL",
+        "CREATE INDEX i ON trials (length(hex(zeroblob(400000000))))",
+        "CREATE INDEX i ON trials (state) WHERE length(hex(zeroblob(400000000))) > 0",
+        "CREATE TABLE t (x INTEGER CHECK (length(hex(zeroblob(400000000))) > x))",
+        "CREATE TABLE t (x INTEGER DEFAULT (length(hex(zeroblob(400000000)))))",
+        "CREATE TABLE t (x INTEGER DEFAULT /* */ (length(hex(zeroblob(400000000)))))",
     ):
         copy = Path(shutil.copytree(interrupted, tmp_path / "copy"))
         with contextlib.closing(sqlite3.connect(copy / "study.db")) as database, database:
@@ -234,6 +240,18 @@ def test_a_study_db_that_computes_when_it_is_read_is_refused(interrupted, tmp_pa
         with pytest.raises(RunError, match=r"study\.db is damaged"):
             Study.open(copy)
         shutil.rmtree(copy)
+
+
+def test_a_study_db_with_more_rows_or_bytes_than_a_study_has_is_refused_before_optuna_loads_them(interrupted, tmp_path):
+    numbers = "WITH RECURSIVE n(x) AS (SELECT 2 UNION ALL SELECT x + 1 FROM n WHERE x < 200000)"
+    copy = Path(shutil.copytree(interrupted, tmp_path / "copy"))
+    with contextlib.closing(sqlite3.connect(copy / "study.db")) as database, database:
+        database.execute(f"INSERT INTO trials (number, study_id, state) {numbers} SELECT x, 1, 'FAIL' FROM n")
+    with pytest.raises(RunError, match="table trials has 200,"):
+        read_results(copy)
+    os.truncate(copy / "study.db", 1 << 40)
+    with pytest.raises(RunError, match=r"at most .* are expected"):
+        read_results(copy)
 
 
 def test_a_study_of_a_stranger_may_offer_no_code_to_choose_from(interrupted, tmp_path, monkeypatch):
