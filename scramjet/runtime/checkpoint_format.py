@@ -33,6 +33,7 @@ METADATA_FILE = "metadata.json"
 MODEL_FILE = "model.safetensors"
 TRAINER_FILE = "trainer.safetensors"
 _MAX_METADATA_BYTES = 4 << 20  # a few thousand are usual, and a thousand for each fork in the lineage
+_MAX_HEADER_BYTES = 4 << 20  # a hundred for each tensor, and the largest networks have some thousands
 _MAX_STEP = 2**63 - 1
 
 
@@ -146,6 +147,9 @@ def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Te
         raise _damaged(path, name, f"has {len(data)} bytes instead of {expected['bytes']}")
     if _sha256(data) != expected["sha256"]:
         raise _damaged(path, name, "does not match its SHA-256")
+    header = int.from_bytes(data[:8], "little")
+    if _MAX_HEADER_BYTES < header < len(data):  # a million tensors without numbers take minutes to make
+        raise _damaged(path, name, f"has a header of {header:,} bytes, and at most {_MAX_HEADER_BYTES:,} are expected")
     try:
         tensors = safetensors.torch.load(data)
     except Exception as error:  # a file made to mislead can fail in any way; none may reach the user raw

@@ -48,6 +48,8 @@ __all__ = ["FORMAT_VERSION", "Checkpoint", "CheckpointStore", "checkpoints_of", 
 _REPLACED_PREFIX = ".old-"
 _STEP = re.compile(r"step_([0-9]{8,})")
 _LINKS = ("latest", "best")
+_MAX_DAMAGED = 50
+"""Damaged checkpoints that are read before the search for a whole one ends."""
 
 
 class CheckpointStore:
@@ -296,6 +298,8 @@ def _refuse_linked(directory: Path) -> None:
 def _load_newest_whole(directory: Path) -> tuple[Checkpoint | None, list[str]]:
     problems: list[str] = []
     for step in reversed(_steps_in(directory)):
+        if len(problems) == _MAX_DAMAGED:
+            return None, [f"the newest {_MAX_DAMAGED} are damaged, older ones were not read", *problems]
         path = directory / step_name(step)
         try:
             checkpoint = load_folder(path)

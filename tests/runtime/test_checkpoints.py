@@ -21,6 +21,7 @@ from scramjet.errors import CheckpointError, ConfigError, RunError
 from scramjet.runtime.checkpoints import FORMAT_VERSION, CheckpointStore, load_checkpoint, step_name
 from tests.helpers.cases import rest
 from tests.helpers.children import comes_true
+from tests.helpers.file_formats import write_tensors
 from tests.helpers.forked_commands import begin
 from tests.helpers.hostile_files import forge_metadata
 
@@ -165,6 +166,14 @@ def test_any_flipped_bit_is_noticed(saved: Path, every: int) -> None:
         (saved / name).write_bytes(data)
 
 
+def test_a_million_tensors_without_numbers_are_not_made(saved: Path) -> None:
+    named = ",".join(f'"{number}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' for number in range(100_000))
+    header = f"{{{named}}}".encode()
+    write_tensors(saved / "model.safetensors", len(header).to_bytes(8, "little") + header)
+    with pytest.raises(CheckpointError, match="has a header of"):
+        load_checkpoint(saved)
+
+
 def test_a_newer_format_asks_for_an_upgrade(saved: Path) -> None:
     (saved / "metadata.json").write_text(json.dumps({"format_version": FORMAT_VERSION + 1, "new": "things"}))
     with pytest.raises(CheckpointError) as caught:
@@ -268,6 +277,17 @@ def test_resuming_falls_back_past_damaged_and_misnamed_checkpoints_and_names_eac
     assert len(problems) == 3
     for problem, words in zip(problems, ("is of step 5", f"{step_name(4)}.*trainer", step_name(3)), strict=True):
         assert re.search(words, problem), problem
+
+
+def test_the_search_for_a_whole_checkpoint_ends_after_many_that_are_damaged(tmp_path: Path) -> None:
+    """A stranger's run may hold thousands, with megabytes of metadata each."""
+    store = fill(tmp_path / "checkpoints", [1])
+    for step in range(2, 100):
+        (store.directory / step_name(step)).mkdir()
+    assert store.load_latest_whole()[0] is None
+    with pytest.raises(CheckpointError, match="the newest 50 are damaged, older ones were not read"):
+        load_checkpoint(tmp_path)
+    assert load_checkpoint(store.directory / step_name(1)).step == 1
 
 
 def test_the_newest_whole_checkpoint_does_not_depend_on_the_link(tmp_path: Path) -> None:
