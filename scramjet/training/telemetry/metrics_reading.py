@@ -6,6 +6,7 @@ A torn last line is left for the next reading, an unreadable line is counted and
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -171,7 +172,7 @@ def _read_chunk(descriptor: int, reading: Reading, wanted: Callable[[bytes], boo
         if len(chunk) <= LONGEST_LINE and not in_long_line:
             return False  # torn, or still being written
         reading.unreadable += 0 if in_long_line else 1
-        reading.position = Position(offset + len(chunk), in_long_line=True)
+        reading.position = Position(_behind_hole(descriptor, offset + len(chunk)), in_long_line=True)
         return len(chunk) == _CHUNK
     lines = chunk[: length - 1].split(b"\n")
     for line in lines[1:] if in_long_line else lines:
@@ -184,6 +185,18 @@ def _read_chunk(descriptor: int, reading: Reading, wanted: Callable[[bytes], boo
             reading.records.append(record)
     reading.position = Position(offset + length)
     return True
+
+
+def _behind_hole(descriptor: int, offset: int) -> int:
+    """Where a sparse file goes on if it has a hole at `offset`: one of a terabyte takes no room and hours to read."""
+    if not hasattr(os, "SEEK_DATA"):  # Windows
+        return offset
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a filesystem that knows no holes
+            return offset
+        return max(offset, os.fstat(descriptor).st_size)
 
 
 def _unreadable(path: Path, error: Exception) -> RunError:

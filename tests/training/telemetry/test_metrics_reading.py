@@ -1,6 +1,7 @@
 """metrics.jsonl is read piece by piece beside its writer, and lines that are no records do no harm."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,24 @@ def test_a_line_too_long_is_passed_over_in_pieces(path: Path) -> None:
     rest = read_records(path, reading.position)
     assert (rest.unreadable, steps(rest.records), rest.restarted) == (0, [7000], False)
     assert read_last_record(path) == record_at(7)
+
+
+def test_a_terabyte_of_nothing_is_stepped_over(path: Path) -> None:
+    """A sparse file takes no room on the disk, and a stranger may send one."""
+    whole = path.read_bytes() if path.exists() else b""
+    line = b'{"step": 7}\n'
+    path.write_bytes(whole + line)
+    before = len(read_records(path).records)
+    os.truncate(path, 1 << 40)
+    with path.open("ab") as file:
+        file.write(b"\n" + line)
+    reading = read_records(path)
+    records = list(reading.records)
+    while reading.has_more:
+        reading = read_records(path, reading.position)
+        records += reading.records
+    assert len(records) == before + 1
+    assert records[-1] == {"step": 7}
 
 
 def test_the_bound_on_bytes_divides_a_long_file_without_losing_a_record(path: Path) -> None:
