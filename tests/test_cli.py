@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scramjet
+from scramjet import cli
 from scramjet.errors import LAYOUT, ConfigError, ScramjetError, printable, shortened
 from scramjet.runtime.metrics_log import read_metrics
 from tests.helpers.command_calls import call, refusal
@@ -76,6 +77,14 @@ def test_a_warning_of_ours_is_one_line_without_our_source_and_without_control_ch
     first, second, *_ = done.stderr.splitlines()
     assert first == r"scramjet: kept in \x1b[2J nothing"
     assert "UserWarning: of somebody else" in second
+
+
+def test_a_strangers_settings_for_numba_are_not_obeyed(tmp_path, monkeypatch):
+    """Numba reads them from the folder that one is in: they name a CUDA driver to load, or are nested without end."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".numba_config.yaml").write_text("cuda_driver: ./evil.so\n")
+    with pytest.raises(ScramjetError, match=r"\.numba_config\.yaml in the folder"):
+        cli.run(["list"])
 
 
 def test_a_folder_that_is_gone_is_one_message(tmp_path):
