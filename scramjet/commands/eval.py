@@ -22,6 +22,7 @@ from scramjet.runtime.terminal import is_screen, show_over, shown_in
 from scramjet.runtime.video.video_file import check_rate, check_video
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.display.text import short_path
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.reports import ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
@@ -146,7 +147,7 @@ def _print_evaluation(evaluation: Evaluation, checkpoint: Checkpoint, config: Ru
     """Print an evaluation as text: its mean return and length, the world's statistics, and a note on cut episodes."""
     search = "" if evaluator.search is None else f" with {evaluator.search.spec.text}"
     played = f"{evaluation.episodes} episodes of {shown_name(config.env)}"
-    print(printable(f"{checkpoint.path} at step {checkpoint.step:,}{search}, {played}:"))
+    print(printable(f"{short_path(checkpoint.path)} at step {checkpoint.step:,}{search}, {played}:"))
     print(f"  mean return  {evaluation.text}")
     print(f"  mean length  {evaluation.mean_length:.1f}")
     width = max((12, *map(len, evaluation.stats)))

@@ -27,6 +27,7 @@ from scramjet.players.player import Player
 from scramjet.search.specs import parse_search
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
+from scramjet.training.display.text import short_path
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
@@ -97,7 +98,7 @@ def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
         print(printable(note), file=sys.stderr, flush=True)
     config, _ = from_the_start(_seated(config, arguments), env_values)
     name = run_of(checkpoint).name
-    print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(str(checkpoint.path))}")
+    print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(short_path(checkpoint.path))}")
     adviser = Adviser(policy, name, reward_scale(checkpoint))
     search = search_settings(arguments.search, policy, config, checkpoint)
     if arguments.against is not None:

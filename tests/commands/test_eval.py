@@ -39,6 +39,8 @@ def test_a_run_is_evaluated_by_name_by_checkpoint_and_from_python(runs, capsys):
         assert answer(capsys, "eval", run, "--episodes", 7)["mean_return"] == result["mean_return"]
     assert scramjet.evaluate(runs["tiny"], episodes=7).mean_return == result["mean_return"]
     assert scramjet.load_policy(runs["tiny"]).act(torch.zeros(3, 4)).shape == (3,)
+    assert call("eval", "runs/tiny/checkpoints/latest", "--episodes", 1) == 0
+    assert capsys.readouterr().out.startswith("runs/tiny/checkpoints/step_")
     assert call("eval", "tiny", "--render") == 0
     assert "(end)" in capsys.readouterr().out
 

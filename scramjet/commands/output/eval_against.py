@@ -12,6 +12,7 @@ from scramjet.arena.head_to_head import Match, MatchResult, play_prepared
 from scramjet.arena.players import NetworkPlayer, SearchPlayer
 from scramjet.arena.results import Score
 from scramjet.errors import printable
+from scramjet.training.display.text import short_path
 from scramjet.training.worlds.world_files import shown_name
 
 USUAL_GAMES = 1000
@@ -51,7 +52,7 @@ def _print_result(result: MatchResult, match: Match) -> None:
     """Print a match as a table by seats, with what to know about its games below."""
     games, results = result.total.games, result.games
     search = f" with {match.agent.search.spec.text}" if isinstance(match.agent, SearchPlayer) else ""
-    title = f"{match.checkpoint.path} at step {match.checkpoint.step:,}{search} against {result.opponent}"
+    title = f"{short_path(match.checkpoint.path)} at step {match.checkpoint.step:,}{search} against {result.opponent}"
     print(printable(f"{title}, {games:,} games of {shown_name(match.config.env)}:"))
     print(f"  {'':<10} {'games':>7}   {'won':<25} {'drawn':<25} lost")
     for seat, score in enumerate(result.by_seat, start=1):
