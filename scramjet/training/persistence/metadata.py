@@ -12,7 +12,6 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space, shown_space
 from scramjet.engine.wrappers.frame_stack import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
-from scramjet.policies.policy import Facts
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
@@ -23,7 +22,7 @@ from scramjet.training.worlds.world_files import name_in
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from scramjet.policies.policy import Policy
+    from scramjet.policies.policy import Facts, Policy
 
 DEFAULT_NETWORK = "default"
 """The network's name in a checkpoint where scramjet can build it without the user."""
@@ -65,6 +64,8 @@ def facts_of(
 
     `run` is the folder that the path in the metadata is seen from, `tensors` what says how values are normalized.
     """
+    from scramjet.policies.policy import Facts  # loads torch, which the help of train does without
+
     config = metadata["config"]
     world = {**config["env"], "name": name_in(config["env"]["name"], run)}
     kept = {key: value for key, value in metadata.items() if key in (*_METADATA_TYPES, *_SPACES)}
