@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from scramjet.errors import ScramjetError, did_you_mean, printable
+from scramjet.runtime.settings_here import refuse_settings_here
 from scramjet.runtime.signals import StuckWatch
 
 USAGE = """\
@@ -50,8 +51,6 @@ _COMMANDS = (
 )  # fmt: skip
 
 
-_NUMBAS_FILE = ".numba_config.yaml"
-"""Read by Numba each time that it compiles; a stranger's folder may hold one."""
 _PYTHONS_WARNING = warnings.formatwarning
 
 
@@ -186,11 +185,8 @@ def run(words: list[str]) -> int:
         os.getcwd()
     except FileNotFoundError:
         raise ScramjetError("the folder that you are in is gone; go to another one: cd") from None
-    if os.path.lexists(_NUMBAS_FILE):
-        raise ScramjetError(
-            f"{_NUMBAS_FILE} in the folder that you are in would be obeyed by Numba, and may name a library that it "
-            f"loads; go to another folder, or move the file away and set its NUMBA_... variables yourself"
-        )
+    # Numba reads it each time that it compiles.
+    refuse_settings_here(".numba_config.yaml", "Numba", "and set its NUMBA_... variables yourself")
     return _call(words[0], words[1:])
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import scramjet
 from scramjet import cli
 from scramjet.errors import LAYOUT, ConfigError, ScramjetError, printable, shortened
+from scramjet.reports.matplotlib_plot import load_matplotlib
 from scramjet.runtime.metrics_log import read_metrics
 from tests.helpers.command_calls import call, refusal
 
@@ -79,12 +80,16 @@ def test_a_warning_of_ours_is_one_line_without_our_source_and_without_control_ch
     assert "UserWarning: of somebody else" in second
 
 
-def test_a_strangers_settings_for_numba_are_not_obeyed(tmp_path, monkeypatch):
-    """Numba reads them from the folder that one is in: they name a CUDA driver to load, or are nested without end."""
+def test_a_strangers_settings_for_libraries_are_not_obeyed(tmp_path, monkeypatch):
+    """From the folder that one is in, Numba reads which CUDA driver to load, and matplotlib whether to run LaTeX."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".numba_config.yaml").write_text("cuda_driver: ./evil.so\n")
     with pytest.raises(ScramjetError, match=r"\.numba_config\.yaml in the folder"):
         cli.run(["list"])
+    monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
+    os.mkfifo(tmp_path / "matplotlibrc")
+    with pytest.raises(ScramjetError, match="matplotlibrc in the folder"):
+        load_matplotlib()
 
 
 def test_a_folder_that_is_gone_is_one_message(tmp_path):

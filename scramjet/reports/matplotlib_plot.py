@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from scramjet.errors import ConfigError, printable
 from scramjet.reports.curves import Panel
 from scramjet.reports.themes import THEMES, Theme, ThemeName
+from scramjet.runtime.settings_here import refuse_settings_here
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +37,8 @@ def draw(panels: Sequence[Panel], kind: str, *, theme: ThemeName = "light", titl
 
 def load_matplotlib() -> Any:
     """matplotlib with the parts that draw files; a ConfigError where it is not installed."""
+    if "matplotlib" not in sys.modules:  # which reads it once
+        refuse_settings_here("matplotlibrc", "matplotlib", "(or give --out a name that ends in .html)")
     try:
         import matplotlib
         import matplotlib.backends.backend_agg
