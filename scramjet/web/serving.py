@@ -27,6 +27,8 @@ SECONDS_BETWEEN_WARNINGS = 60.0
 _PORTS_TRIED = 50
 _MOST_KINDS = 100
 _LOGGER = "uvicorn.error"
+_OF_A_CLIENT = ("Invalid UTF-8 sequence received from client.",)
+"""Errors with a traceback, in uvicorn's words, that are nothing but what somebody sent."""
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -106,6 +108,8 @@ class _Seldom(logging.Filter):
         self._shown: dict[str, tuple[float, int]] = {}  # when, and how many were left out since
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if str(record.msg) in _OF_A_CLIENT:
+            record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
         if record.levelno > logging.WARNING:
             return True
         kind, now = str(record.msg)[:100], time.monotonic()

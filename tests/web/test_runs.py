@@ -275,6 +275,17 @@ def test_requests_that_are_none_are_refused_with_one_line_on_the_terminal(
     assert said[1:] == ["Invalid HTTP request received. (8 more since the last line like this)"]
 
 
+def test_text_that_is_no_text_is_one_line_on_the_terminal_and_no_traceback(
+    page_server: PageServer, said: list[str]
+) -> None:
+    for _ in range(3):
+        with connect(f"ws://{page_server.address}/api/live") as browser:
+            browser.send(b"\xff", text=True)
+            with pytest.raises(ConnectionClosed):
+                browser.recv(10)
+    assert said == ["Invalid UTF-8 sequence received from client."]
+
+
 def test_requests_that_do_not_arrive_hold_no_connection_for_long(
     serve_page: Callable[..., PageServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
