@@ -65,7 +65,7 @@ def must_be_given(name: str) -> bool:
 
 def name_to_give(name: str) -> str:
     """What stands after `env=` to give a world again: the name of its class or function, or ... where it has none."""
-    what = name.rpartition(":")[2]
+    what = name.rpartition(":")[2].rpartition(".")[2]
     return what if what.isidentifier() else "..."
 
 

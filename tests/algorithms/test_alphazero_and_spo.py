@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scramjet.algorithms import alphazero, spo
+from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.errors import ConfigError
 
 # --- AlphaZero ---------------------------------------------------------------------------------------------------
@@ -191,26 +192,26 @@ def test_the_policy_sees_alpha_as_a_number_and_alpha_the_divergence():
 
 def test_settings_that_make_no_sense_are_refused_with_the_fix():
     for config, name, value, words in (
-        (alphazero.AlphaZeroConfig, "simulations", 0, "alphazero.simulations=0 must be from 1 to 10000"),
-        (alphazero.AlphaZeroConfig, "considered", 0, "alphazero.considered=0 must be from 1"),
-        (alphazero.AlphaZeroConfig, "value_scale", 0.0, "alphazero.value_scale=0.0 must be above 0"),
-        (alphazero.AlphaZeroConfig, "visit_offset", -1.0, "alphazero.visit_offset=-1.0 must be at least 0"),
-        (alphazero.AlphaZeroConfig, "replay_size", 0, "alphazero.replay_size=0 must be at least 1"),
-        (alphazero.AlphaZeroConfig, "value_target", "n-step", "alphazero.value_target"),
-        (spo.SPOConfig, "depth", 0, "spo.depth=0 must be at least 1; the default is 4"),
-        (spo.SPOConfig, "particles", 0, "spo.particles=0 must be at least 1; the default is 16"),
-        (spo.SPOConfig, "resample_period", 0, "at least 1"),
-        (spo.SPOConfig, "replay_size", 0, "at least 1"),
-        (spo.SPOConfig, "resample", "often", "spo.resample='often' must be 'period' or 'ess'"),
-        (spo.SPOConfig, "ess_threshold", 0.0, "above 0 and at most 1"),
-        (spo.SPOConfig, "ess_threshold", 1.5, "above 0 and at most 1"),
-        (spo.SPOConfig, "dirichlet_fraction", 1.1, "from 0 to 1"),
-        (spo.SPOConfig, "dirichlet_alpha", 0.0, "above 0"),
-        (spo.SPOConfig, "temperature", 0.0, "above 0"),
-        (spo.SPOConfig, "epsilon", -1.0, "above 0"),
-        (spo.SPOConfig, "epsilon_alpha", 1e-60, "is 0 in float32"),
-        (spo.SPOConfig, "target_rate", 0.0, "above 0 and at most 1"),
-        (spo.SPOConfig, "depth", 2.5, "spo.depth=2.5 must be a whole number"),
+        (AlphaZeroConfig, "simulations", 0, "alphazero.simulations=0 must be from 1 to 10000"),
+        (AlphaZeroConfig, "considered", 0, "alphazero.considered=0 must be from 1"),
+        (AlphaZeroConfig, "value_scale", 0.0, "alphazero.value_scale=0.0 must be above 0"),
+        (AlphaZeroConfig, "visit_offset", -1.0, "alphazero.visit_offset=-1.0 must be at least 0"),
+        (AlphaZeroConfig, "replay_size", 0, "alphazero.replay_size=0 must be at least 1"),
+        (AlphaZeroConfig, "value_target", "n-step", "alphazero.value_target"),
+        (SPOConfig, "depth", 0, "spo.depth=0 must be at least 1; the default is 4"),
+        (SPOConfig, "particles", 0, "spo.particles=0 must be at least 1; the default is 16"),
+        (SPOConfig, "resample_period", 0, "at least 1"),
+        (SPOConfig, "replay_size", 0, "at least 1"),
+        (SPOConfig, "resample", "often", "spo.resample='often' must be 'period' or 'ess'"),
+        (SPOConfig, "ess_threshold", 0.0, "above 0 and at most 1"),
+        (SPOConfig, "ess_threshold", 1.5, "above 0 and at most 1"),
+        (SPOConfig, "dirichlet_fraction", 1.1, "from 0 to 1"),
+        (SPOConfig, "dirichlet_alpha", 0.0, "above 0"),
+        (SPOConfig, "temperature", 0.0, "above 0"),
+        (SPOConfig, "epsilon", -1.0, "above 0"),
+        (SPOConfig, "epsilon_alpha", 1e-60, "is 0 in float32"),
+        (SPOConfig, "target_rate", 0.0, "above 0 and at most 1"),
+        (SPOConfig, "depth", 2.5, "spo.depth=2.5 must be a whole number"),
     ):
         with pytest.raises(ConfigError, match=re.escape(words)):
             config(**{name: value})
@@ -218,9 +219,9 @@ def test_settings_that_make_no_sense_are_refused_with_the_fix():
 
 def test_particles_are_resampled_after_each_period_but_not_after_the_last_step():
     steps = range(1, 7)
-    assert [step for step in steps if spo.SPOConfig(depth=6, resample_period=2).resamples_after(step)] == [2, 4]
-    assert [step for step in steps if spo.SPOConfig(depth=6).resamples_after(step)] == [4]
-    assert [step for step in steps if spo.SPOConfig(depth=6, resample="ess").resamples_after(step)] == [1, 2, 3, 4, 5]
+    assert [step for step in steps if SPOConfig(depth=6, resample_period=2).resamples_after(step)] == [2, 4]
+    assert [step for step in steps if SPOConfig(depth=6).resamples_after(step)] == [4]
+    assert [step for step in steps if SPOConfig(depth=6, resample="ess").resamples_after(step)] == [1, 2, 3, 4, 5]
 
 
 def test_a_fitted_temperature_holds_the_divergence_of_the_weights_at_epsilon() -> None:

@@ -85,7 +85,7 @@ def test_what_cannot_be_graded_is_refused_with_the_fix() -> None:
         grade_policy(small)
     with pytest.raises(ConfigError, match="expected 6000 columns"):
         grade_choices(lambda obs, mask: np.full(len(obs), 7))
-    with pytest.raises(ConfigError, match="train with --env connect_four"):
+    with pytest.raises(ConfigError, match="is known of connect_four with 6 rows"):
         check_world(ConnectFour(connect=3))
     check_world(ConnectFour(random_opponent=True))
 

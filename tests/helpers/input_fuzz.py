@@ -160,7 +160,7 @@ def run_other(words: list[str]) -> None:
     with (
         mock.patch("scramjet.commands.bench.measure", side_effect=ready),
         mock.patch("scramjet.commands.bench._make_pool", side_effect=ready),
-        mock.patch("scramjet.commands.check.check_world", side_effect=ready),
+        mock.patch("scramjet.commands.check.findings_on", side_effect=ready),
     ):
         cli.run(words)
 

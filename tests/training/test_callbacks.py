@@ -141,7 +141,10 @@ def test_only_of_a_run_that_has_finished_a_failure_at_the_end_says_so(tmp_path: 
 def checked(*returned: Any) -> dict[str, float]:
     """What several callbacks return, after one update of a session that is not there."""
     callbacks = Callbacks([Returning(each) for each in returned])
-    session: Any = SimpleNamespace(saved=[], stop=lambda reason: None, run=SimpleNamespace(path=Path("runs/x")))
+    session: Any = SimpleNamespace(
+        saved=[], stop=lambda reason: None, run=SimpleNamespace(path=Path("runs/x")),
+        config=SimpleNamespace(mode="sync"), learner=SimpleNamespace(executor=None), league=None,
+    )  # fmt: skip
     metrics = callbacks.update({"update": 1}, None, session)
     callbacks.raise_failure(session, is_finished=False)
     return metrics

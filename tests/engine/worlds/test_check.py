@@ -343,9 +343,9 @@ def test_state_or_chance_outside_the_record_is_told(tmp_path: Path) -> None:
 # --- mistakes that only the compiler sees
 
 
-BELOW = {"extra": 'title = "meadow"\n\ndef worth(self, s):\n    return 1.0 * s.x'}
+BELOW = {"extra": 'title = "meadow"\n\n@property\ndef worth(self):\n    return {"a": 2.0, 1: self.title}'}
 NOT_COMPILED: list[Mistake] = [
-    (BELOW | step("return self.worth(s), False"), "Meadow.step", "@return self.worth", "worth"),
+    (BELOW | step('return self.worth["a"], False'), "Meadow.step", "@return self.worth", "worth"),
     (step('table = {s.x: 1, "b": 2}\n    return float(len(table)), False'), "Meadow.step", "@table ="),
     (
         RICHER | OF_PLAYERS | {"extra": SEATS.format("") + SCORE.format("return 1.0 * (int(s.seen + 3) << 62); ")},
