@@ -52,7 +52,7 @@ def test_a_factory_of_python_trains_with_its_own_numbers_and_is_given_again_to_g
         return Staircase(height)
 
     run = scramjet.train(config, runs_dir=tmp_path, env=make, display="plain").run_path
-    assert f"scramjet.evaluate('{run}', env=...)" in capsys.readouterr().out
+    assert f"scramjet.evaluate('{run}', env=make)" in capsys.readouterr().out
     last = lines_of(run)[-1]
     assert last["stat/climbed"] > 0
     assert "stat/text" not in last
