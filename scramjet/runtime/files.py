@@ -139,6 +139,8 @@ def remove_tree(path: Path, inside: Path) -> None:
     """
     if path.parent != inside or path.name in ("", ".."):
         raise ValueError(f"{path} does not lie directly in {inside}, and is not removed")
+    if not is_folder(path):  # rmtree would wait for a pipe
+        return
     with contextlib.suppress(RecursionError):  # thousands of folders in each other: not ours
         shutil.rmtree(path, ignore_errors=True)
 

@@ -393,6 +393,12 @@ def test_what_a_dead_process_left_is_removed_by_the_next_writer(tmp_path: Path) 
     assert len(os.listdir(tmp_path / step_name(1))) == 3
 
 
+def test_a_pipe_in_place_of_what_a_dead_process_left_is_not_waited_for(tmp_path: Path) -> None:
+    fill(tmp_path, [1])
+    os.mkfifo(tmp_path / ".old-step_00000001")
+    assert CheckpointStore(tmp_path).steps() == [1]
+
+
 def test_a_reader_beside_a_writer_that_prunes_always_gets_a_checkpoint(tmp_path: Path) -> None:
     store, is_over = fill(tmp_path / "checkpoints", [0], keep_last_n=1), threading.Event()
 
