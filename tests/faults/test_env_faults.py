@@ -71,7 +71,9 @@ MESSAGES = {"exit": "ended by itself with exit code 7", "hang": "did not answer 
 
 
 IN_CORE = [("exit", "made"), ("hang", "step"), ("raise", "reset")]
-OTHERS = [rest(*each) for each in itertools.product(MESSAGES, ("made", "step", "reset")) if each not in IN_CORE]
+LATER = [("raise", "step")]  # it may reject random actions; training reports it in full
+ALL = itertools.product(MESSAGES, ("made", "step", "reset"))
+OTHERS = [rest(*each) for each in ALL if each not in [*IN_CORE, *LATER]]
 
 
 @pytest.mark.parametrize(("how", "where"), [*IN_CORE, *OTHERS])

@@ -343,7 +343,7 @@ def test_state_or_chance_outside_the_record_is_told(tmp_path: Path) -> None:
 # --- mistakes that only the compiler sees
 
 
-BELOW = {"extra": 'title = "meadow"\n\n@property\ndef worth(self):\n    return {"a": 2.0, 1: self.title}'}
+BELOW = {"extra": 'title = "meadow"\n\n@property\ndef worth(self):\n    return {"a": 2.0, 1: "b"}'}
 NOT_COMPILED: list[Mistake] = [
     (BELOW | step('return self.worth["a"], False'), "Meadow.step", "@return self.worth", "worth"),
     (step('table = {s.x: 1, "b": 2}\n    return float(len(table)), False'), "Meadow.step", "@table ="),
