@@ -58,8 +58,8 @@ def check_video(path: Path, frames_per_second: float | None = None) -> None:
             f"a video's name ends with {', '.join(SUFFIXES)}, and '{path}' does not; try {_renamed(path)}"
         )
     check_rate(frames_per_second)
-    require_packages()
     output_file(path)
+    require_packages()
 
 
 def require_packages() -> None:
