@@ -233,7 +233,7 @@ UPDATE = 64 * 32
 def small_config(num_updates: int = 12, world: str = "cartpole", **changes) -> RunConfig:
     config = starting_config(world)
     ppo = replace(config.ppo, learning_rate=0.001, entropy_coef=0.01)  # constant: the same however long the run is
-    sizes = {"num_envs": 64, "num_steps": 32, "total_timesteps": UPDATE * num_updates}
+    sizes = {"num_envs": 64, "num_steps": 32, "total_timesteps": UPDATE * num_updates, "num_threads": 1}
     return replace(config, ppo=ppo, device="cuda", **sizes, **changes)
 
 

@@ -137,6 +137,11 @@ def test_measuring_changes_nothing_that_is_learned_and_a_resume_goes_on_with_the
     trained(tmp_path, "stopped", callbacks=[StopAt(3)])
     resumed = scramjet.train(resume=tmp_path / "stopped", display="quiet").run_path
     assert without_times(resumed) == lines
+    for updates in (1, 3):  # a run that was at its end, and measured there, and is then trained further
+        name = f"ended-{updates}"
+        scramjet.train(replace(GAME, total_timesteps=64 * updates), runs_dir=tmp_path, run_name=name, display="quiet")
+        further = scramjet.train(resume=tmp_path / name, total_timesteps=6 * 64, display="quiet").run_path
+        assert without_times(further)[updates:] == lines[updates:], name
     monkeypatch.setattr(sessions, "is_game", lambda pool: False)
     plain = trained(tmp_path, "plain")
     assert without_times(plain) == [{k: v for k, v in line.items() if not k.startswith("versus/")} for line in lines]

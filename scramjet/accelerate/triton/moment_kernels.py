@@ -15,7 +15,11 @@ if HAS_TRITON:
 def moments_kernel(  # type: ignore[no-untyped-def]
     advantage_at, counts_at, chunks_at, size, chunk_size, max_chunks: tl.constexpr, block: tl.constexpr
 ):
-    """Write the number, mean and squared deviations of the advantages that count in one chunk, [3, max_chunks]."""
+    """Write the number, mean and squared deviations of the advantages that count in one chunk, [3, max_chunks].
+
+    The second pass corrects the rounding error of the mean, which would else be brought to deviation 1 where all
+    advantages are alike (Chan et al. 1983, eq. 1.7).
+    """
     chunk = tl.program_id(0)
     begin = chunk * chunk_size
     end = tl.minimum(begin + chunk_size, size)
@@ -27,15 +31,18 @@ def moments_kernel(  # type: ignore[no-untyped-def]
         number += tl.where(is_counted, 1.0, 0.0)
     count = tl.sum(number, axis=0)
     mean = tl.sum(sums, axis=0) / tl.maximum(count, 1.0)
-    squares = tl.zeros([block], tl.float32)
+    squares, errors = tl.zeros([block], tl.float32), tl.zeros([block], tl.float32)
     for start in range(begin, end, block):
         place = start + tl.arange(0, block)
         is_counted = are_counted(counts_at, place, place < end)
-        centred = tl.load(advantage_at + place, mask=is_counted, other=0.0) - mean
-        squares += tl.where(is_counted, centred * centred, 0.0)
+        centred = tl.where(is_counted, tl.load(advantage_at + place, mask=is_counted, other=0.0) - mean, 0.0)
+        squares += centred * centred
+        errors += centred
+    error = tl.sum(errors, axis=0)
+    correction = error / tl.maximum(count, 1.0)
     tl.store(chunks_at + chunk, count)
-    tl.store(chunks_at + max_chunks + chunk, mean)
-    tl.store(chunks_at + 2 * max_chunks + chunk, tl.sum(squares, axis=0))
+    tl.store(chunks_at + max_chunks + chunk, mean + correction)
+    tl.store(chunks_at + 2 * max_chunks + chunk, tl.maximum(tl.sum(squares, axis=0) - error * correction, 0.0))
 
 
 @triton_jit()
@@ -56,6 +63,7 @@ def _joined_moments(chunks_at, num_chunks, max_chunks: tl.constexpr):  # type: i
     squares = tl.load(chunks_at + 2 * max_chunks + chunk, mask=chunk < num_chunks, other=0.0)
     number = tl.sum(count, axis=0)
     mean = tl.sum(means * count, axis=0) / tl.maximum(number, 1.0)
+    mean += tl.sum((means - mean) * count, axis=0) / tl.maximum(number, 1.0)
     squares += count * (means - mean) * (means - mean)
     deviation = tl.sqrt(tl.sum(squares, axis=0) / tl.maximum(number - 1.0, 1.0))
     return number, mean, 1.0 / (deviation + 1e-8)

@@ -75,15 +75,27 @@ class Strength:
         """None before the first measurement."""
         self._member: Member | None = None
         self._first: Policy | None = None
+        self._lasting: dict[str, Any] | None = None
 
     def is_due(self, step: int, games: int, mean_length: float) -> bool:
         """Whether enough was trained since the last measurement for another of so many games of this mean length."""
         return step - self.measured_at >= STEPS_FOR_ONE * len(OPPONENTS) * games * max(mean_length, SHORT)
 
     def measure(
-        self, policy: Policy, seeds: EpisodeSeed, step: int, games: int, gives_up: Callable[[], bool]
+        self,
+        policy: Policy,
+        seeds: EpisodeSeed,
+        step: int,
+        games: int,
+        gives_up: Callable[[], bool],
+        *,
+        is_final: bool = False,
     ) -> WinRates | None:
-        """Play so many games, or a few more, against each opponent; None if `gives_up`, asked often, returned True."""
+        """Play so many games, or a few more, against each opponent; None if `gives_up`, asked often, returned True.
+
+        A final measurement leaves no trace in checkpoints: a run that is trained further goes on as if it had never
+        been at its end.
+        """
         first, now = self._first or _copied(policy), _copied(policy)
         shares: list[np.ndarray] = []  # of each round [N]: what the policy has won in the game of each env
         with _beside_training():
@@ -92,7 +104,9 @@ class Strength:
                 if won is None:
                     return None
                 shares.append(won)
-        if self._first is None:
+        if is_final:
+            self._lasting = self.described()
+        elif self._first is None:
             member = Member(0, f"step_{step}", "first", step, weights=plain_weights(policy.state_dict()))
             member.digest = self._files.save(member, self._metadata())
             self._member, self._first = member, first
@@ -149,6 +163,8 @@ class Strength:
 
     def described(self) -> dict[str, Any]:
         """What the metadata of a checkpoint says of it."""
+        if self._lasting is not None:
+            return self._lasting
         latest = self.latest
         return {
             "measured_at": self.measured_at,

@@ -66,7 +66,8 @@ class RunEvaluations:
         session, settings = self._session, self._session.config.eval
         games = strength.pool.num_players * (settings.final_episodes if is_final else settings.episodes)
         if is_final or (session.progress.is_settled and strength.is_due(step, games, session.progress.mean_length)):
-            strength.measure(session.policy, strength_episodes(session.config.seed, step), step, games, gives_up)
+            seeds = strength_episodes(session.config.seed, step)
+            strength.measure(session.policy, seeds, step, games, gives_up, is_final=is_final)
 
     def metrics(self, evaluation: Evaluation | None) -> dict[str, Any]:
         """The metrics of an update: those of its evaluation, if it had one, and of games for several the win rates."""

@@ -205,7 +205,7 @@ def test_a_run_with_envs_on_the_cpu_trains_and_resumes_bit_for_bit(tmp_path: Pat
     config = starting_config(run.get("env", "cartpole"))
     constant = {"learning_rate": 0.001, "entropy_coef": 0.01}  # the same however long the run is
     ppo = replace(config.ppo, num_minibatches=4, minibatch_size=None, **constant)
-    sizes = {"num_envs": 64, "num_steps": 32, "total_timesteps": 8 * UPDATE}
+    sizes = {"num_envs": 64, "num_steps": 32, "total_timesteps": 8 * UPDATE, "num_threads": 1}
     config = replace(config, ppo=ppo, device="cuda", env_device="cpu", **sizes, **run)
     whole = assert_resumes_exactly(config, tmp_path, 4 * UPDATE)
     assert whole.policy.device.type == "cpu"  # what is handed over, wherever it was trained

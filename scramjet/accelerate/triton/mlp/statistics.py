@@ -14,7 +14,8 @@ def chunk_kernel(  # type: ignore[no-untyped-def]
 ):
     """Write the mean of one chunk of a minibatch's advantages, and their sum of squares around it, to `chunks_at`.
 
-    The grid is (chunks, minibatches).
+    The grid is (chunks, minibatches). The second pass corrects the mean's rounding error, which would else be brought
+    to deviation 1 where all advantages are alike (Chan et al. 1983, eq. 1.7).
     """
     chunk, minibatch = tl.program_id(0), tl.program_id(1)
     order_at += minibatch.to(tl.int64) * size
@@ -26,15 +27,18 @@ def chunk_kernel(  # type: ignore[no-untyped-def]
         row = tl.load(order_at + place, mask=place < end, other=0)
         sums += tl.load(advantage_at + row, mask=place < end, other=0.0)
     mean = tl.sum(sums, axis=0) / tl.maximum(end - begin, 1)
-    squares = tl.zeros([block], tl.float32)
+    squares, errors = tl.zeros([block], tl.float32), tl.zeros([block], tl.float32)
     for start in range(begin, end, block):
         place = start + tl.arange(0, block)
         row = tl.load(order_at + place, mask=place < end, other=0)
-        centred = tl.load(advantage_at + row, mask=place < end, other=0.0) - mean
-        squares += tl.where(place < end, centred * centred, 0.0)
+        centred = tl.where(place < end, tl.load(advantage_at + row, mask=place < end, other=0.0) - mean, 0.0)
+        squares += centred * centred
+        errors += centred
+    error = tl.sum(errors, axis=0)
+    correction = error / tl.maximum(end - begin, 1)
     at = chunks_at + (minibatch * max_chunks + chunk) * 2
-    tl.store(at, mean)
-    tl.store(at + 1, tl.sum(squares, axis=0))
+    tl.store(at, mean + correction)
+    tl.store(at + 1, tl.maximum(tl.sum(squares, axis=0) - error * correction, 0.0))
 
 
 @triton_jit("out_at", "size", "chunk_size")
@@ -46,6 +50,7 @@ def statistics_kernel(chunks_at, out_at, size, chunk_size, max_chunks: tl.conste
     means = tl.load(at, mask=count > 0, other=0.0)
     squares = tl.load(at + 1, mask=count > 0, other=0.0)
     mean = tl.sum(means * count, axis=0) / size
+    mean += tl.sum((means - mean) * count, axis=0) / size
     squares += count * (means - mean) * (means - mean)
     deviation = tl.sqrt(tl.sum(squares, axis=0) / tl.maximum(size - 1, 1))
     tl.store(out_at + 2 * minibatch, mean)
