@@ -53,13 +53,13 @@ class Stage(Generic[Result]):
         recording: Callable[[], AbstractContextManager[Any]] = nullcontext,
         before_replay: Callable[[], None] = _nothing,
         may_record: bool = True,
-        version: int = 0,
+        version: object,
     ) -> Result:
         """Run the work and return its result.
 
         `recording` is a context to enter while the work is recorded, which does not execute it. `before_replay` is
-        called before each replay. With `may_record` False, the work is not recorded this time. `version` is that of
-        what the work depends on: with another one, what was recorded is forgotten.
+        called before each replay. With `may_record` False, the work is not recorded this time. `version` stands for
+        all that the Python code of the work depends on: with another one, what was recorded is forgotten.
         """
         return work()
 
@@ -76,7 +76,7 @@ class Recorder(Stage[Result]):
         self.is_refused = False
         self._say = say
         self._is_warm = False
-        self._version = 0
+        self._version: object = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: Any = None
         self._stream = torch.cuda.Stream()
@@ -88,7 +88,7 @@ class Recorder(Stage[Result]):
         recording: Callable[[], AbstractContextManager[Any]] = nullcontext,
         before_replay: Callable[[], None] = _nothing,
         may_record: bool = True,
-        version: int = 0,
+        version: object,
     ) -> Result:
         if version != self._version:
             self._version, self._graph, self._is_warm, self.is_refused = version, None, False, False

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.supports import are_same, parts_of
+from scramjet.accelerate.supports import Watched
 from scramjet.compile.addresses import StepCalls
 from scramjet.policies.compressed_values import TwoHotHead
 from scramjet.policies.policy import Policy
@@ -93,10 +93,7 @@ class Executor(ABC):
         self.policy = policy
         self.why = why
         """Why this executor was chosen, in words; empty if there is nothing to say."""
-        self.version = 0
-        """How often a callback was found to have changed what the policy is made of. Kernels, and recorded graphs, are
-        for the version that they were made for."""
-        self._parts = parts_of(policy)
+        self._watched = Watched(policy)
         self.own_losses = OwnLosses.of(policy.network)
         """The losses that a user's own network adds, which only torch's operators can compute; None if it adds none."""
 
@@ -110,11 +107,15 @@ class Executor(ABC):
         """Whether an epoch may be recorded as a CUDA graph; a user's own loss may do what cannot be recorded."""
         return self.own_losses is None
 
+    @property
+    def version(self) -> int:
+        """How often a callback was found to have changed what the policy is made of. Kernels, and recorded graphs, are
+        for the version that they were made for."""
+        return self._watched.version
+
     def look_again(self) -> None:
         """Notice whether a callback has exchanged, hooked into or replaced a part of the policy since the last look."""
-        parts = parts_of(self.policy)
-        if not are_same(parts, self._parts):
-            self._parts, self.version = parts, self.version + 1
+        self._watched.look_again()
 
     def refresh(self) -> None:
         """Look up the weights again, which may have changed or moved; called before each rollout."""

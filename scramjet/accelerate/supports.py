@@ -67,6 +67,37 @@ def parts_of(policy: Policy) -> list[object]:
     return found + [hook for parameter in policy.parameters() for hook in _hooks_of(parameter)]
 
 
+class Watched:
+    """A policy whose parts a callback may exchange, hook into or replace."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self._parts = policy, parts_of(policy)
+        self.version = 0
+        """How often another policy was found here."""
+
+    def look_again(self) -> None:
+        """Count it if the policy has other parts than at the last look."""
+        parts = parts_of(self._policy)
+        if not are_same(parts, self._parts):
+            self._parts, self.version = parts, self.version + 1
+
+
+def what_learns(network: nn.Module, optimizer: torch.optim.Optimizer | None) -> tuple[object, ...]:
+    """Which weights learn, and how: a recorded gradient step holds only as long as all of this is equal.
+
+    The learning rate is no part of it: schedules change it where recorded steps read it.
+    """
+    learns = tuple(parameter.requires_grad for parameter in network.parameters())
+    if optimizer is None:
+        return learns
+    groups = [
+        (tuple(map(id, group["params"])), *(repr(group[name]) for name in sorted(group.keys() - {"params", "lr"})))
+        for group in optimizer.param_groups
+    ]
+    hooks = *optimizer._optimizer_step_pre_hooks.values(), *optimizer._optimizer_step_post_hooks.values()
+    return learns, id(optimizer), vars(optimizer).get("step"), hooks, tuple(groups)
+
+
 def are_same(parts: list[object], others: list[object]) -> bool:
     """Whether two lists of parts have the same objects."""
     return len(parts) == len(others) and all(map(operator.is_, parts, others))

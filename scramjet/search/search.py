@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
+from scramjet.accelerate.supports import Watched
 from scramjet.accelerate.torch_executor import VALUE_CHUNK
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.reward_scaling import SCALED_CLIP
@@ -94,6 +95,7 @@ class Search(ABC, Generic[Result]):
         )
         self._key = torch.zeros(1, dtype=torch.int64, device=device)  # of the random numbers of this search
         self._stage: Stage[Result] = stage("a search", device)
+        self._watched = Watched(policy)
 
     @torch.inference_mode()
     def search(self, records: Tensor, obs: Any, mask: Tensor, turn: Tensor, generator: torch.Generator) -> Result:
@@ -111,7 +113,11 @@ class Search(ABC, Generic[Result]):
             self.roots.turn.copy_(turn)
         self._key.random_(generator=generator)
         self._draw(generator)
-        return self._stage.run(self._search)
+        return self._stage.run(self._search, version=self._watched.version)
+
+    def look_again(self) -> None:
+        """Notice whether a callback has changed what the policy is made of; called before each rollout."""
+        self._watched.look_again()
 
     @abstractmethod
     def _draw(self, generator: torch.Generator) -> None:

@@ -16,12 +16,12 @@ from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Diagnostics, Executor, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.supports import what_learns
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
-from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
@@ -115,7 +115,6 @@ class Learner(Learning[Batch]):
         self._entropy_tuner = make_entropy_tuner(config, policy)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
         self._stages = self._make_stages()
-        self._recorded_for = (executor.version, *_what_learns(policy))
 
     def _make_stages(self) -> UpdateStages:
         """Stages that have recorded nothing yet."""
@@ -167,7 +166,8 @@ class Learner(Learning[Batch]):
 
     def prepare(self, rollout: Rollout) -> Batch:
         """Estimate the advantages and returns of a rollout, and lay out its samples for gradient steps."""
-        return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
+        may_record, version = self.ranks.can_be_recorded, self.executor.version
+        return self._preparing.run(lambda: self._prepare(rollout), may_record=may_record, version=version)
 
     def _prepare(self, rollout: Rollout) -> Batch:
         reward = self.learned_reward(rollout)
@@ -183,11 +183,12 @@ class Learner(Learning[Batch]):
         if not (samples.num_units if units is None else units.total):
             raise TrainingError(NOTHING_TO_LEARN)
         self.executor.look_again()
-        if self.fixed_shapes and self._recorded_for != (learns := (self.executor.version, *_what_learns(self.policy))):
-            self._stages, self._recorded_for = self._make_stages(), learns  # a callback froze weights or changed parts
+        version = self._version  # a callback may have frozen weights, exchanged parts or changed the optimizer
         settings = self._follow_schedules(step)
         self.executor.begin_update(samples, self.optimizer)
-        outcome = self._stages.update.run(lambda: self._take_epochs(batch, units), may_record=self._is_fixed)
+        outcome = self._stages.update.run(
+            lambda: self._take_epochs(batch, units, version), may_record=self._is_fixed, version=version
+        )
         learned = self._learn_what_is_new(batch.rollout)  # before the metrics are read, which waits for the device
         metrics = summary_of_update(outcome, self.executor.own_losses)
         if self._entropy_tuner is not None:
@@ -211,14 +212,19 @@ class Learner(Learning[Batch]):
         """Whether gradient steps may be recorded: they read the same memory every time where samples are recorded."""
         return self._preparing.is_recorded and self.executor.can_be_recorded
 
-    def _take_epochs(self, batch: Batch, units: SharedUnits | None) -> Outcome:
+    @property
+    def _version(self) -> object:
+        """What the Python code of gradient steps depends on, which recorded ones do not run."""
+        return (self.executor.version, *what_learns(self.policy, self.optimizer)) if self.fixed_shapes else None
+
+    def _take_epochs(self, batch: Batch, units: SharedUnits | None, version: object) -> Outcome:
         """Take all epochs, then follow the observations; `units`: what all ranks have, None with one rank."""
         config, epochs = self.config, list[Diagnostics]()
         self.executor.read_samples(batch.samples)
         for epoch in range(config.epochs):
             if (epoch or self.is_behind) and batch.targets is not None:
-                self._estimate_again(batch, is_first=epoch == 0)
-            epochs.append(self._epoch(batch, units, epoch))
+                self._estimate_again(batch, is_first=epoch == 0, version=version)
+            epochs.append(self._epoch(batch, units, epoch, version))
             if config.target_kl is not None and float(epochs[-1].column("approx_kl").mean()) > config.target_kl:
                 break
         if self.policy.normalizer is not None:
@@ -271,7 +277,7 @@ class Learner(Learning[Batch]):
         """The numbers of the loss, as the schedules have them now."""
         return loss_settings(self.config, clip=self._clip, entropy_coef=self._entropy)
 
-    def _epoch(self, batch: Batch, units: SharedUnits | None, epoch: int) -> Diagnostics:
+    def _epoch(self, batch: Batch, units: SharedUnits | None, epoch: int, version: object) -> Diagnostics:
         """One pass over the samples in a new random order; `units`: what all ranks have, None with one rank."""
         number = min(self.num_minibatches, batch.samples.num_units if units is None else units.total)
         if units is not None and self._shuffles_together:
@@ -280,7 +286,9 @@ class Learner(Learning[Batch]):
             keys = self._numbers.keys[epoch] if self._numbers is not None and self._stages.are_one else None
             minibatches = self._shuffler.minibatches(batch.samples, number, keys)
         taken = self._stages.epoch
-        diagnostics = taken.run(lambda: self._learn(batch.samples, minibatches), may_record=self._is_fixed)
+        diagnostics = taken.run(
+            lambda: self._learn(batch.samples, minibatches), may_record=self._is_fixed, version=version
+        )
         return diagnostics.clone() if taken.is_recorded else diagnostics
 
     def _learn(self, samples: Samples, minibatches: Minibatches) -> Diagnostics:
@@ -289,7 +297,7 @@ class Learner(Learning[Batch]):
             minibatches = shared_minibatches(minibatches, samples, self.ranks, normalizes=loss.normalizes_advantages)
         return self.executor.learn(samples, minibatches, loss, self.optimizer)
 
-    def _estimate_again(self, batch: Batch, *, is_first: bool) -> None:
+    def _estimate_again(self, batch: Batch, *, is_first: bool, version: object) -> None:
         """Estimate advantages again for the current policy.
 
         The first time in an update, also keep metrics of the ratios between the weights that learn and those that
@@ -298,14 +306,10 @@ class Learner(Learning[Batch]):
         log_ratio = self._stages.correction.run(
             lambda: estimate_again(self.policy, batch, self.num_minibatches, self.ranks, self.value_scale),
             may_record=self._preparing.is_recorded,
+            version=version,
         )
         if self.is_behind and is_first:
             self._ratios = summary_of_ratios(log_ratio, self.config.vtrace_rho_clip, self.ranks)
-
-
-def _what_learns(policy: Policy) -> tuple[object, ...]:
-    """Which weights learn: what was recorded holds only as long as these are the same."""
-    return tuple(parameter.requires_grad for parameter in policy.parameters())
 
 
 def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossSettings:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -32,6 +34,14 @@ KNOWN = (
     Case("probe_constant", {"seed": 3}),  # normalized advantages that are all alike, and their mean's rounding error
 )
 """What was once apart."""
+CHANGED_LATE = (
+    *(Case("cartpole", change=change, changed_after=3) for change in ("decay", "freeze_and_thaw", "hook", "swap")),
+    Case("cartpole", {"policy.memory": "gru"}, change="decay", changed_after=3),
+    Case("cartpole", {"policy.memory": "gru"}, change="freeze_and_thaw", changed_after=3),
+    Case("tic_tac_toe", {"algorithm": "alphazero"}, change="decay"),
+    Case("cartpole", {"algorithm": "spo"}, change="swap", changed_after=3),
+)
+"""What callbacks change when a GPU has recorded gradient steps, searches and rollouts, and replays them."""
 DRAWING = {"database": None, "deadline": None, "derandomize": True, "phases": [Phase.explicit, Phase.generate]}
 DRAWING |= {"suppress_health_check": list(HealthCheck)}
 
@@ -64,8 +74,8 @@ def test_both_paths_train_the_same_in_any_world() -> None:
 
 @pytest.mark.gpu
 def test_both_paths_train_the_same_on_the_gpu() -> None:
-    for case in KNOWN:
-        must_be_equal(Case(case.world, case.settings, case.network, case.change, "cuda"))
+    for case in KNOWN + CHANGED_LATE:
+        must_be_equal(replace(case, device="cuda"))
     settings(max_examples=40, **DRAWING)(given(cases((*CORE_WORLDS, *OWN_WORLDS), "cuda"))(must_be_equal))()
 
 

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from scramjet.accelerate.numba.executor import UnsupportedPolicyError, numba_network
-from scramjet.accelerate.supports import are_alike, why_not_adam, why_torch
+from scramjet.accelerate.supports import are_alike, what_learns, why_not_adam, why_torch
 from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, plan_of
 from scramjet.policies import Categorical, DiagonalGaussian, Policy, PolicyConfig, default_network
 from scramjet.policies.recurrent.cores import Layer
@@ -107,3 +107,23 @@ def test_kernels_take_the_steps_of_plain_adam_alone() -> None:
         (patched, "replaced"),
     ):
         assert words in why_not_adam(optimizer), words
+
+
+def test_a_recorded_gradient_step_holds_until_a_weight_or_the_optimizer_is_changed() -> None:
+    network = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
+    last = what_learns(network, optimizer)
+    for change, is_another in (
+        (lambda: optimizer.param_groups[0].update(lr=0.2), False),  # read where it lies
+        (lambda: network.weight.requires_grad_(False), True),
+        (lambda: network.weight.requires_grad_(True), True),
+        (lambda: optimizer.param_groups[0].update(weight_decay=0.1), True),
+        (lambda: optimizer.param_groups[0].update(betas=(0.8, 0.9)), True),
+        (lambda: optimizer.register_step_pre_hook(lambda *_: None), True),
+        (lambda: setattr(optimizer, "step", lambda: None), True),
+        (lambda: None, False),
+    ):
+        change()  # type: ignore[operator]
+        found = what_learns(network, optimizer)
+        assert (found != last) == is_another
+        last = found

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import tempfile
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from unittest import mock
 
 import numpy as np
 import torch
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import scramjet
+from scramjet.accelerate.cuda_graphs import Recorder, Stage
 from scramjet.adapters.registry import is_foreign
 from scramjet.engine.layout import num_players
 from scramjet.engine.trees import leaves
@@ -33,6 +36,8 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.training.session import Session
 
 NUM_UPDATES = 3
+CHANGED_AFTER = (1, 3)
+"""After which update a callback changes a policy: before a GPU records anything, and when all is recorded."""
 CLOSE = 1e-3
 """Largest distance of the fast path from plain torch: of weights in units of what was learned, of numbers relative."""
 MOST_GRADIENTS = 100
@@ -261,7 +266,7 @@ NETWORKS: dict[str, Network | None] = {"default": None, "gelu": with_gelu, "own 
 """The networks that are trained."""
 
 Change = Callable[[Session, int], None]
-"""What a callback does with a session after an update, counted from 1."""
+"""What a callback does with a session after an update, counted from the one after which it changes something."""
 
 
 def activation_in(session: Session) -> tuple[nn.Module, str] | None:
@@ -274,27 +279,27 @@ def activation_in(session: Session) -> tuple[nn.Module, str] | None:
 
 
 def hook(session: Session, update: int) -> None:
-    if update == 1 and (place := activation_in(session)) is not None:
+    if update == 0 and (place := activation_in(session)) is not None:
         getattr(*place).register_forward_hook(lambda module, given, out: 0.5 * out)
 
 
 def halve_a_gradient(session: Session, update: int) -> None:
-    if update == 1:
+    if update == 0:
         next(session.policy.network.parameters()).register_hook(lambda gradient: 0.5 * gradient)
 
 
 def swap(session: Session, update: int) -> None:
-    if update == 1 and (place := activation_in(session)) is not None:
+    if update == 0 and (place := activation_in(session)) is not None:
         setattr(*place, nn.Softsign())
 
 
 def decay(session: Session, update: int) -> None:
-    if update == 1:
+    if update == 0:
         session.learner.optimizer.param_groups[0]["weight_decay"] = 1.0
 
 
 def freeze_and_thaw(session: Session, update: int) -> None:
-    next(session.policy.network.parameters()).requires_grad_(update != 1)
+    next(session.policy.network.parameters()).requires_grad_(update != 0)
 
 
 def shrink(session: Session, update: int) -> None:
@@ -305,7 +310,7 @@ def shrink(session: Session, update: int) -> None:
 
 def replace_values(session: Session, update: int) -> None:
     network = session.policy.network
-    if update == 1 and hasattr(type(network), "value"):
+    if update == 0 and hasattr(type(network), "value"):
         network.value = types.MethodType(lambda self, *given: 0.5 * type(self).value(self, *given), network)
 
 
@@ -331,6 +336,7 @@ class Case:
     network: str = "default"
     change: str = "none"
     device: str = "cpu"
+    changed_after: int = CHANGED_AFTER[0]
 
     def config(self, *, fused: bool) -> RunConfig:
         """The run's config; an error where the settings do not fit each other or the world."""
@@ -340,7 +346,7 @@ class Case:
             settings.pop("num_minibatches")
         settings = {name: value for name, value in settings.items() if name not in SMALL or _is_meant(name, settings)}
         config = resolve(with_keywords(RunConfig(env=self.world), {**settings, "fused": fused}))
-        steps = NUM_UPDATES * config.batch_size
+        steps = (NUM_UPDATES - CHANGED_AFTER[0] + self.changed_after) * config.batch_size
         return with_keywords(config, {"total_timesteps": steps, "eval.every": 0, "eval.final_episodes": 0})
 
 
@@ -376,6 +382,7 @@ def cases(draw: Any, names: tuple[str, ...], device: str = "cpu") -> Case:
         case,
         network=draw(st.sampled_from([*["default"] * 6, *NETWORKS])),
         change=draw(st.sampled_from([*["none"] * 6, *CHANGES])),
+        changed_after=draw(st.sampled_from(CHANGED_AFTER if device == "cuda" else CHANGED_AFTER[:1])),
     )
 
 
@@ -413,8 +420,9 @@ class Trained:
 class Watching(scramjet.Callback):
     """Keeps what a run plays and learns; `tremor` changes the first weights by such a share, drawn by `seed`."""
 
-    def __init__(self, change: Change | None, tremor: float, seed: int) -> None:
-        self.trained, self.change, self.tremor, self.seed = Trained(), change, tremor, seed
+    def __init__(self, case: Case, tremor: float, seed: int) -> None:
+        self.trained, self.tremor, self.seed = Trained(), tremor, seed
+        self.change, self.changed_after = CHANGES[case.change], case.changed_after
 
     def on_start(self, session: Session) -> None:
         self.trained.executor = session.learner.executor.note
@@ -435,7 +443,7 @@ class Watching(scramjet.Callback):
         self.trained.rollouts.append(arrays)
         self.trained.metrics.append(record)
         if self.change is not None:
-            self.change(session, len(self.trained.rollouts))
+            self.change(session, len(self.trained.rollouts) - self.changed_after)
         self.trained.weights = numbers_of(session.policy)
 
 
@@ -445,9 +453,9 @@ def numbers_of(policy: nn.Module) -> dict[str, np.ndarray]:
 
 
 def train(case: Case, *, fused: bool, tremor: float = 0.0, seed: int = 0) -> Trained:
-    """Train a case by one of the paths."""
-    watching = Watching(CHANGES[case.change], tremor, seed)
-    with tempfile.TemporaryDirectory() as folder:
+    """Train a case by one of the paths; the plain one records nothing on a GPU, so that its Python code always runs."""
+    watching = Watching(case, tremor, seed)
+    with tempfile.TemporaryDirectory() as folder, nullcontext() if fused else _nothing_recorded():
         try:
             config = case.config(fused=fused)
             network = NETWORKS[case.network]
@@ -459,6 +467,13 @@ def train(case: Case, *, fused: bool, tremor: float = 0.0, seed: int = 0) -> Tra
         except ScramjetError as error:
             watching.trained.refused = f"{type(error).__name__}: {str(error).replace(folder, '')}"
     return watching.trained
+
+
+@contextmanager
+def _nothing_recorded() -> Iterator[None]:
+    """Have `Recorder`s run their work each time."""
+    with mock.patch.object(Recorder, "run", Stage.run):
+        yield
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class TritonExecutor(Executor):
         self.moves_every_weight = self.own_losses is None
         self.writes_env_actions = mlp.plan.bounds is not None
         self._steps_are_even = True  # whether all weights have made as many steps: the kernels count once for all
+        self._has_left = False  # whether torch has taken steps since that was looked at, where the counts lie
         self._inputs: Tensor | None = None  # [B, D], the samples' observations where they have to be encoded
 
     def refresh(self) -> None:
@@ -82,7 +83,8 @@ class TritonExecutor(Executor):
         if self.moves_every_weight:
             flat = self.mlp.flat
             flat.refresh()
-            if flat.use_optimizer(optimizer):  # only then: the host waits for the answer
+            if flat.use_optimizer(optimizer) or self._has_left:  # only then: the host waits for the answer
+                self._has_left = False
                 self._steps_are_even = bool((flat.counts == flat.counts[0]).all())
 
     def read_samples(self, samples: Samples) -> None:
@@ -105,6 +107,7 @@ class TritonExecutor(Executor):
             not self.version and self._steps_are_even and _is_supported(self.policy) and not why_not_adam(optimizer)
         )
         if loss.is_impala or not self.moves_every_weight or not is_as_before:
+            self._has_left = True
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self._learn(samples, minibatches, loss, optimizer))
 

@@ -66,7 +66,7 @@ class JointDecision:
     def __init__(self, executor: Executor, now: Rollout) -> None:
         """`now` is a rollout of one step, in whose buffers the policy acts."""
         policy = executor.policy
-        self._acting = Acting(executor, now)
+        self._acting, self._executor = Acting(executor, now), executor
         self.noise = now.noise
         recurrent = [now.recurrent.states] * now.recurrent.is_used
         seen = [leaf[0] for leaf in _shown(now)] + recurrent
@@ -89,7 +89,7 @@ class JointDecision:
         """Draw actions for what is in `rows`; writes them to `given` and `action`, and likewise the other results."""
         for here, there in self._sent:
             there.copy_(here, non_blocking=True)
-        given = self._stage.run(partial(self._acting.act, 0))
+        given = self._stage.run(partial(self._acting.act, 0), version=self._executor.version)
         if self._is_on_gpu:
             for here, there in zip(self._fetched, (given, *self._decided), strict=True):
                 here.copy_(there, non_blocking=True)

@@ -17,6 +17,7 @@ from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.flat_gradients import FlatGradients
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.side_stream import SideStream
+from scramjet.accelerate.supports import what_learns
 from scramjet.algorithms.advantages import gae
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.algorithms.reward_scaling import RewardScaler
@@ -142,11 +143,12 @@ class Curiosity:
         assert self._prepared is not None
         returns, numbers = self._prepared
         self.critic.begin_update()
+        version = what_learns(self._modules, self._optimizer)
         losses = []
         for _ in range(self.config.num_epochs):
             minibatches = self._minibatches(returns, num_minibatches)
             epoch = partial(self._epoch, rollout, returns, minibatches)
-            loss = self._learning.run(epoch, may_record=may_record)
+            loss = self._learning.run(epoch, may_record=may_record, version=version)
             losses.append(loss.clone() if self._learning.is_recorded else loss)
         return torch.cat([numbers[:2], torch.stack(losses).mean(0), numbers[2:]])
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Executor
+from scramjet.accelerate.supports import what_learns
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.trees import map_leaves
 from scramjet.search.search import Search
@@ -81,10 +82,12 @@ class SearchLearner(Learning[Rollout], Generic[Record]):
     def update(self, batch: Rollout, step: int) -> dict[str, float | None]:
         """Take all epochs of one update; an epoch has as many samples as a rollout. Returns the metrics by name."""
         learning_rate = self.follow_learning_rate(step)
+        self.executor.look_again()
+        version = (self.executor.version, *what_learns(self.policy, self.optimizer))
         rows = []
         for _ in range(self.config.epochs * self.num_minibatches):
             self._draw()
-            row = self._stage.run(self._recorded_step)
+            row = self._stage.run(self._recorded_step, version=version)
             rows.append(row.clone() if self._stage.is_recorded else row)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(lambda leaf: leaf[:-1].flatten(0, 1), batch.obs))

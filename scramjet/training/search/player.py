@@ -73,6 +73,7 @@ class SearchingPlayer:
         rollout, distribution = self.rollout, self.executor.policy.distribution
         self.buffers.begin_after(self.buffers)
         self.executor.refresh()
+        self._search.look_again()
         self._part.begin()
         steps = self.buffers.policy_steps
         for t, out in enumerate(self.buffers.transitions):
