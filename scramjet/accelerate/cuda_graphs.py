@@ -58,8 +58,9 @@ class Stage(Generic[Result]):
         """Run the work and return its result.
 
         `recording` is a context to enter while the work is recorded, which does not execute it. `before_replay` is
-        called before each replay. With `may_record` False, the work is not recorded this time. `version` stands for
-        all that the Python code of the work depends on: with another one, what was recorded is forgotten.
+        called before each replay. With `may_record` False, the work reads memory that will be elsewhere the next
+        time: it is not recorded, and what was recorded is forgotten. `version` stands for all else that the Python code
+        of the work depends on: with another one, what was recorded is forgotten, too.
         """
         return work()
 
@@ -90,8 +91,11 @@ class Recorder(Stage[Result]):
         may_record: bool = True,
         version: object,
     ) -> Result:
-        if version != self._version:
-            self._version, self._graph, self._is_warm, self.is_refused = version, None, False, False
+        if self._version is not None and version != self._version:
+            self._graph, self._is_warm, self.is_refused = None, False, False
+        self._version = version
+        if not may_record:
+            self._graph = None
         if self._graph is None and self._is_warm and may_record and not self.is_refused:
             self._record(work, recording)
         if self._graph is None:

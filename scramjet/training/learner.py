@@ -205,7 +205,8 @@ class Learner(Learning[Batch]):
         if self.curiosity is None:
             return None
         is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
-        return self.curiosity.learn(rollout, self.num_minibatches, may_record=is_fixed)
+        version = self.executor.version
+        return self.curiosity.learn(rollout, self.num_minibatches, may_record=is_fixed, version=version)
 
     @property
     def _is_fixed(self) -> bool:

@@ -134,16 +134,16 @@ class Curiosity:
         means[1] = everyones[:, 1].max()
         return means
 
-    def learn(self, rollout: Rollout, num_minibatches: int, *, may_record: bool) -> Tensor:
+    def learn(self, rollout: Rollout, num_minibatches: int, *, may_record: bool, version: object) -> Tensor:
         """Learn from a rollout whose advantages were computed before; returns the numbers of `metrics`.
 
         Does not wait for the GPU. `may_record`: whether that rollout, and its advantages, are in the same memory every
-        time.
+        time; `version` is that of what computed them.
         """
         assert self._prepared is not None
         returns, numbers = self._prepared
         self.critic.begin_update()
-        version = what_learns(self._modules, self._optimizer)
+        version = version, what_learns(self._modules, self._optimizer)
         losses = []
         for _ in range(self.config.num_epochs):
             minibatches = self._minibatches(returns, num_minibatches)
