@@ -48,7 +48,7 @@ def bare_envpool(task_id: str, num_envs: int, num_threads: int, actions: np.ndar
 
 
 def pooled_envpool(task_id: str, num_envs: int, num_threads: int, actions: np.ndarray) -> Stepper:
-    from scramjet.adapters.envpool.pool import EnvPoolPool
+    from scramjet.adapters.envpool import EnvPoolPool
 
     return _stepper(EnvPoolPool(task_id, num_envs, num_threads=num_threads, training=False), actions)
 

@@ -10,7 +10,7 @@ Gymnasium imports the module itself if its name stands before the id:
 `gymnasium.make("scramjet.gym:scramjet/CartPole-v1")`. Worlds that `scramjet.register` adds later become known too.
 """
 
-from scramjet.adapters.exports.gymnasium_ids import register_with_gymnasium
+from scramjet.adapters.gymnasium.registered_envs import register_with_gymnasium
 from scramjet.envs.registry import on_register
 
 __all__: list[str] = []

@@ -39,8 +39,8 @@ PIPE = "bytes of a process of this user that this one started"
 
 IMPORTS = {
     "scramjet": CONSTANT, "engine": CONSTANT, "policies": CONSTANT, "cli": CONSTANT, "adapters.atari": CONSTANT,
-    "adapters.exports.pettingzoo_env": CONSTANT, "adapters.pettingzoo.pool": CONSTANT, "tuning.packages": CONSTANT,
-    "adapters.pettingzoo.games": "a game of the installed package", "envs.registry": NAMED, "adapters.factories": NAMED,
+    "adapters.exports.pettingzoo_env": CONSTANT, "tuning.packages": CONSTANT,
+    "adapters.pettingzoo": "a game of the installed package", "envs.registry": NAMED, "adapters.factories": NAMED,
     "adapters.gymnasium.registered_envs": NAMED, "runtime.video.as_gif": CONSTANT,
     "web.agents": CONSTANT, "web.compare": CONSTANT, "web.runs.routes": CONSTANT,
     "runtime.video.video_file": CONSTANT,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.adapters.info.selection import InfoSelection
+from scramjet.adapters.info import InfoSelection
 from scramjet.adapters.spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scramjet.adapters.foreign_pool import ForeignPool
     from scramjet.adapters.gymnasium.trial import Trial
-    from scramjet.adapters.world_parameter import WorldParameter
+    from scramjet.adapters.world_parameters import WorldParameter
 
 OnError = Literal["fail", "restart"]
 DEFAULT_TIMEOUT = 60.0

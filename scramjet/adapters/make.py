@@ -1,12 +1,18 @@
-"""`scramjet.make`: a pool of any world by its name, native or of another library."""
+"""Pools of any world by its name: the one of `scramjet.make`, and all that can step another library's envs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError
+from scramjet.runtime.machine.cores import available_cores
 
 if TYPE_CHECKING:
+    from scramjet.adapters.foreign_pool import ForeignPool
     from scramjet.adapters.objects import World
     from scramjet.engine.pool import Pool
     from scramjet.engine.worlds.cuda_pool import CudaPool
@@ -45,8 +51,7 @@ def make(
     trained with `frame_stack` wants to see as many observations at once here too. With backend="cuda" the envs are on
     the GPU.
     """
-    from scramjet.adapters.gymnasium.files import spelled
-    from scramjet.adapters.objects import named
+    from scramjet.adapters.objects import named, spelled
     from scramjet.adapters.registry import ForeignWorld, check_num_envs, is_foreign, load_world, require_native
     from scramjet.envs.registry import load_env
     from scramjet.settings import coerce
@@ -79,3 +84,27 @@ def _stacked(pool: Pool, num_frames: int) -> Pool:
     from scramjet.engine.wrappers.frame_stack import FrameStackPool
 
     return pool if num_frames == 1 else FrameStackPool(pool, num_frames)
+
+
+# --- to compare the speed of pools
+
+
+def pool_choices(world: ForeignWorld, num_envs: int) -> Iterator[tuple[str, ForeignPool]]:
+    """Each pool with its name in words; it is closed when the next one is asked for.
+
+    Single envs step in this process, in one worker process, or in one for each core; what `auto` would take comes last.
+    Libraries that step many envs at once have one way.
+    """
+    choices: list[tuple[str, int | None]] = [("its own", None)]
+    if world.makes_single_envs:
+        counts = sorted({1, min(num_envs, available_cores())})
+        choices = [("serial", 0), *[(_workers(count), count) for count in counts], ("auto", None)]
+    for label, num_workers in choices:
+        settings = replace(world.workers, num_workers=num_workers, in_halves=num_workers is None)
+        with closing(world.pool(num_envs, workers=settings)) as pool:
+            is_auto = label == "auto"
+            yield f"auto: {pool.processes or 'serial'}" if is_auto else label, pool
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'s' * (count > 1)}"

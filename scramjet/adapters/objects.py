@@ -1,9 +1,11 @@
-"""Worlds as objects: a class, an instance or a function may stand wherever the name of a world may.
+"""Worlds as objects or files: the names under which they train. A class, an instance or a function may stand wherever
+the name of a world may.
 
 Lander, Lander(gravity=5)            a world of scramjet.Env, with the instance's parameters
 MyEnv, lambda: MyEnv(3), make_env    Gymnasium envs, made when they are needed
 gym.make("LunarLander-v3")           others like it are made, by what Gymnasium says of it in `env.spec`
 pursuit_v5, pursuit_v5.env()         a PettingZoo game: its module, or an instance
+"my_env.py"                          a file that defines a Gymnasium env, as "factory:my_env.py:MyEnv"
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from scramjet.adapters.factories import register_factory
-from scramjet.envs.registry import name_of_world
-from scramjet.errors import ConfigError, shortened
+from scramjet.adapters.factories import is_given, register_factory
+from scramjet.adapters.world_code import file_in
+from scramjet.envs.registry import import_file, name_of_world
+from scramjet.errors import ConfigError, WorldError, shortened
 from scramjet.settings import coerce, plain_parameters
 
 if TYPE_CHECKING:
@@ -149,3 +152,50 @@ def _wrapped(game: Any) -> list[Any]:
     """What a game's wrappers wrap, from the outside in."""
     inner = next((vars(game)[key] for key in ("env", "aec_env", "par_env") if key in vars(game)), None)
     return [] if inner is None else [inner, *_wrapped(inner)]
+
+
+# --- files that define Gymnasium envs
+
+
+def spelled(name: str) -> str:
+    """The name under which a world of the user's trains: of a file with a Gymnasium env, that of a factory.
+
+    Runs the file. Every name that means no such file comes back as it is.
+    """
+    parts = file_in(name)
+    if parts is None or parts.prefix or is_given(name):
+        return name
+    module = import_file(Path(parts.path))
+    wanted = parts.suffix.removeprefix(":")
+    if wanted:
+        return f"factory:{name}" if _is_gymnasium_env(getattr(module, wanted, None)) else name
+    envs = _envs_of(module)
+    if not envs or _has_native_world(module):
+        return name
+    if len(envs) > 1:
+        raise WorldError(f"'{name}' defines {len(envs)} Gymnasium envs ({', '.join(envs)}); name one: {name}:{envs[0]}")
+    return f"factory:{parts.path}:{envs[0]}"
+
+
+def _envs_of(module: types.ModuleType) -> list[str]:
+    """The names of the Gymnasium envs that a file defines itself."""
+    own = [(name, thing) for name, thing in vars(module).items() if _is_gymnasium_env(thing)]
+    return [name for name, thing in own if thing.__module__ == module.__name__ and not name.startswith("_")]
+
+
+def _is_gymnasium_env(thing: object) -> bool:
+    """Whether it is a class of envs that step: wrappers and mere beginnings of a class are none."""
+    import gymnasium
+
+    if not isinstance(thing, type) or not issubclass(thing, gymnasium.Env) or issubclass(thing, gymnasium.Wrapper):
+        return False
+    return thing.step is not gymnasium.Env.step
+
+
+def _has_native_world(module: types.ModuleType) -> bool:
+    from scramjet.envs.api import Env
+
+    things = vars(module).values()
+    return any(
+        isinstance(each, type) and issubclass(each, Env) and each.__module__ == module.__name__ for each in things
+    )

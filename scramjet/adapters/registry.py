@@ -2,7 +2,7 @@
 `mujoco:HalfCheetah-v5`, `envpool:Pong-v5`, `pettingzoo:pursuit_v5`, and a user's own function:
 `factory:my_package.envs:make_env` or `factory:my_envs.py:make_env`. One that takes `num_envs` makes a vector env.
 
-To add a library, write a `Library` record in `libraries/` and list it here.
+To add a library, write a `Library` record in `libraries.py`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,29 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import TYPE_CHECKING, Any
 
 from scramjet.adapters.gymnasium.registered_envs import REGISTERED_BY
-from scramjet.adapters.info.selection import InfoSelection
-from scramjet.adapters.libraries.ale import ALE
-from scramjet.adapters.libraries.envpool import ENVPOOL
-from scramjet.adapters.libraries.factory import FACTORY
-from scramjet.adapters.libraries.gym import GYM
-from scramjet.adapters.libraries.mujoco import MUJOCO
-from scramjet.adapters.libraries.pettingzoo import PETTINGZOO
-from scramjet.adapters.libraries.vec import VEC
+from scramjet.adapters.info import InfoSelection
+from scramjet.adapters.libraries import GYM, LIBRARIES, MUJOCO
 from scramjet.adapters.library import Library, PoolRequest, WorkerSettings
+from scramjet.adapters.world_parameters import WorldParameter, type_in_words
 from scramjet.envs.registry import canonical_name as canonical_native_name
-from scramjet.envs.registry import env_class, is_name_alone, is_registered, load_env, registrations, unknown_world
-from scramjet.errors import ConfigError, WorldError
+from scramjet.envs.registry import (
+    env_class,
+    is_name_alone,
+    is_registered,
+    is_registered_here,
+    load_env,
+    registrations,
+    unknown_world,
+)
+from scramjet.errors import ConfigError, WorldError, shortened
 
 if TYPE_CHECKING:
     import gymnasium
@@ -38,10 +41,12 @@ if TYPE_CHECKING:
     from scramjet.adapters.gymnasium.trial import Trial
     from scramjet.envs.api import Env
 
-LIBRARIES = {library.prefix: library for library in (GYM, MUJOCO, VEC, ALE, ENVPOOL, PETTINGZOO, FACTORY)}
-
 MOST_ENVS = 1 << 16
 """Envs of another library in one pool: each is an object or a program of its own."""
+MOST_INFO_NAMES, LONGEST_INFO_NAME = 64, 100
+"""Names in `log_info`, and characters of one."""
+_UNTRIED = ("--num-workers", "--env-timeout", "--on-env-error", "--mode", "--help", "-h")
+"""Flags with which no env is tried out, or which decide on it."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,9 @@ class ForeignWorld:
         return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
+# --- names
+
+
 def library_of(name: str) -> Library | None:
     """The library whose world this is; None for a native world."""
     prefix, colon, _ = whole_name(name).partition(":")
@@ -196,6 +204,9 @@ def check_num_envs(name: str, num_envs: int) -> None:
         raise ConfigError(f"num_envs={num_envs} of {name} are too many; {MOST_ENVS} are the most of another library")
 
 
+# --- worlds, their parameters, and what of their `info` is logged
+
+
 def load_world(name: str, parameters: Mapping[str, Any]) -> Env | ForeignWorld:
     """The world called `name`, whoever wrote it."""
     library, name = library_of(name), whole_name(name)
@@ -220,7 +231,76 @@ def parameter_defaults(name: str) -> dict[str, Any] | None:
     return None if library.parameter_defaults is None else library.parameter_defaults()
 
 
+def world_parameters(name: str) -> list[WorldParameter]:
+    """The parameters of a world by name, default and type, as far as they are known without making an env."""
+    known = parameter_defaults(name)
+    if known is not None:
+        return [WorldParameter(key, value, type_in_words(value)) for key, value in known.items()]
+    library = library_of(name)
+    assert library is not None
+    return [parameter for parameter in library.parameters(name) if parameter.name not in library.set_by_us]
+
+
 def canonical_name(name: str) -> str:
     """The one spelling under which a world is recorded."""
     library = library_of(name)
     return canonical_native_name(name) if library is None else library.canonical_name(whole_name(name))
+
+
+def check_log_info(env: str, names: tuple[str, ...]) -> None:
+    """Refuse names for a world without `info`, and names that are none."""
+    if not names:
+        return
+    library = library_of(env)
+    if library is None:
+        raise ConfigError(
+            f"log_info={list(names)} names numbers in Gymnasium's info, and {shortened(env)} is a native world, which "
+            f"has none: list them in its stat_names and write stats() (docs/writing-environments.md)"
+        )
+    if not library.tells_info:
+        raise ConfigError(
+            f"log_info={list(names)}, and {shortened(env)} steps games that keep no info of their last step; leave it "
+            f"out, or use single games such as gym:ALE/Pong-v5"
+        )
+    if len(names) > MOST_INFO_NAMES or len(set(names)) < len(names):
+        raise ConfigError(f"log_info has {len(names)} names; give up to {MOST_INFO_NAMES}, each once")
+    for name in names:
+        if not name.strip("/") or name.startswith("/") or len(name) > LONGEST_INFO_NAME or not name.isprintable():
+            raise ConfigError(
+                f"log_info: {shortened(name)} is no name of a number in info; write success, or reward/x for "
+                f'info["reward"]["x"]'
+            )
+
+
+# --- what other programs, and other processes of this one, need to know of a name
+
+
+def registration(name: str) -> str | None:
+    """The call that another program has to make before it finds this world by its name; None where it need not."""
+    if is_registered_here(name):
+        return f"scramjet.register({name!r}, ...)"
+    library, env_id = library_of(name), name.partition(":")[2]
+    if library is None or not library.has_gymnasium_ids or ":" in env_id:  # a module in the name is imported by itself
+        return None
+    import gymnasium
+
+    spec = gymnasium.registry.get(env_id)
+    if spec is None or _registers_itself(spec) or env_id.startswith(tuple(REGISTERED_BY)):
+        return None
+    return f"gymnasium.register({env_id!r}, ...)"
+
+
+def _registers_itself(spec: gymnasium.envs.registration.EnvSpec) -> bool:
+    """Whether an env comes with Gymnasium, or with a package that tells Gymnasium of it wherever it is installed."""
+    target = spec.entry_point or spec.vector_entry_point
+    if not isinstance(target, str):
+        return False
+    plugins = {point.module.partition(".")[0] for point in entry_points(group="gymnasium.envs")}
+    return target.partition(":")[0].partition(".")[0] in {"gymnasium", "scramjet", *plugins}
+
+
+def tries_out_an_env(words: Sequence[str]) -> bool:
+    """Whether `scramjet train` with these words most likely tries out an env of another library."""
+    flags = {word.partition("=")[0].replace("_", "-") for word in words}
+    libraries = [library_of(word) for word in words]
+    return flags.isdisjoint(_UNTRIED) and any(library is not None and library.has_workers for library in libraries)

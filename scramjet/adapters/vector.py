@@ -24,7 +24,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.info.numbers import numbers_in, recorded
+from scramjet.adapters.info import numbers_in, recorded
 from scramjet.adapters.library import NamedWorld, PoolRequest
 from scramjet.adapters.spaces import UnfitObservationError, batch_parts, env_actions, observation_writer
 from scramjet.engine.episode_seeds import EpisodeSeed

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from scramjet.accelerate.choice import choose_executor
-from scramjet.adapters.pool_choices import pool_choices
+from scramjet.adapters.make import pool_choices
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.algorithms.config import PPOConfig
 from scramjet.commands.arguments.bench import Arguments

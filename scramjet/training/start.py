@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from scramjet.adapters.gymnasium.files import spelled
+from scramjet.adapters.objects import spelled
 from scramjet.adapters.registry import note_on_id
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened

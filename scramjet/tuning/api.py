@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Unpack
 
 from scramjet.adapters.factories import must_be_given
-from scramjet.adapters.registration_call import registration
+from scramjet.adapters.registry import registration
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores

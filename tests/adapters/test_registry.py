@@ -11,9 +11,8 @@ import scramjet
 from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium import fastest_pool
 from scramjet.adapters.library import PoolRequest, WorkerSettings
-from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign, load_world
-from scramjet.adapters.world_parameter import NEEDED, WorldParameter
-from scramjet.adapters.world_parameters import world_parameters
+from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign, load_world, world_parameters
+from scramjet.adapters.world_parameters import NEEDED, WorldParameter
 from scramjet.commands.arguments.env_parameters import parameter_help
 from scramjet.errors import ConfigError, WorldError
 from scramjet.training.config.files import preset_path, starting_config

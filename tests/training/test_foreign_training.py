@@ -13,7 +13,7 @@ import torch
 import scramjet
 from scramjet import cli
 from scramjet.adapters import factories
-from scramjet.adapters.registration_call import registration
+from scramjet.adapters.registry import registration
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import PolicyConfig
 from scramjet.training.config.run_config import EvaluationConfig

@@ -12,8 +12,8 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from scramjet.adapters.exports.gymnasium_env import for_gymnasium, render_modes, row_of
-from scramjet.adapters.exports.gymnasium_ids import gym_id
-from scramjet.adapters.pettingzoo.pool import import_pettingzoo
+from scramjet.adapters.gymnasium.registered_envs import gym_id
+from scramjet.adapters.pettingzoo import import_pettingzoo
 from scramjet.engine.layout import PlayedBy, action_layout, played_by
 from scramjet.engine.privileged import policy_part
 from scramjet.engine.transition import Transition

@@ -1,17 +1,19 @@
-"""Envs of Gymnasium's registry: whether an id is known, which parameters it takes, and how one or many are made."""
+"""Envs of Gymnasium's registry: whether an id is known, which parameters it takes, how one or many are made; and native
+worlds as entries of it."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scramjet.adapters.make_env import made
-from scramjet.adapters.world_parameter import WorldParameter, parameters_of, type_in_words
+from scramjet.adapters.world_parameters import WorldParameter, made, parameters_of, type_in_words
+from scramjet.envs.registry import Registration
 from scramjet.errors import WorldError, did_you_mean
 
 if TYPE_CHECKING:
@@ -138,3 +140,26 @@ def require_extra(module: str, extra: str) -> None:
         importlib.import_module(module)
     except ImportError as error:
         raise WorldError(f"{module} is not installed ({error}); pip install 'scramjet[{extra}]'") from error
+
+
+# --- native worlds: their ids and how Gymnasium is told of them
+
+
+def gym_id(world: Registration) -> str:
+    """A world's id in Gymnasium: `scramjet/CartPole-v1` if it has an alias with a version, else its name with `-v0`."""
+    versioned = [alias for alias in world.aliases if "-v" in alias]
+    camel_case = "".join(part.capitalize() for part in re.split(r"[^a-zA-Z0-9.]+", world.name)) or "World"
+    return f"scramjet/{versioned[0] if versioned else camel_case + '-v0'}"
+
+
+def register_with_gymnasium(world: Registration) -> None:
+    """Make a world known to `gymnasium.make` and `gymnasium.make_vec`, unless its id is taken."""
+    from gymnasium.envs.registration import register, registry
+
+    if gym_id(world) not in registry:
+        register(
+            gym_id(world),
+            entry_point="scramjet.adapters.exports.gymnasium_env:GymEnv",
+            vector_entry_point="scramjet.adapters.exports.gymnasium_env:GymVectorEnv",
+            kwargs={"world": world.name},
+        )

@@ -30,7 +30,7 @@ from scramjet.adapters.gymnasium.env_results import (
     has_time_limit,
     working_render_modes,
 )
-from scramjet.adapters.info.numbers import numbers_in, recorded
+from scramjet.adapters.info import numbers_in, recorded
 from scramjet.adapters.spaces import (
     UnfitObservationError,
     adapted_action_space,

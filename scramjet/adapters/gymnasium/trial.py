@@ -10,11 +10,11 @@ import math
 import pickle
 from dataclasses import dataclass
 
+from scramjet.adapters.factories import can_be_sent, pickled
 from scramjet.adapters.gymnasium.env_results import EnvFacts, EnvFailedError, MakeEnv
 from scramjet.adapters.gymnasium.runner import GymRows
 from scramjet.adapters.gymnasium.workers import protocol
 from scramjet.adapters.gymnasium.workers.process import UnreadableFactoryError, WorkerFailedError, WorkerProcess
-from scramjet.adapters.gymnasium.workers.sent_factory import can_be_sent, pickled
 from scramjet.adapters.gymnasium.workers.started_ahead import take_worker
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import WorldError

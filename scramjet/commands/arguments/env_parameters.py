@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scramjet.adapters.registry import parameter_defaults
-from scramjet.adapters.world_parameter import NEEDED
-from scramjet.adapters.world_parameters import world_parameters
+from scramjet.adapters.registry import parameter_defaults, world_parameters
+from scramjet.adapters.world_parameters import NEEDED
 from scramjet.errors import ConfigError, did_you_mean, printable
 
 BARE = ""

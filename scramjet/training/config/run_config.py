@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from scramjet.adapters.info.check import check_log_info
-from scramjet.adapters.info.selection import InfoSelection
+from scramjet.adapters.info import InfoSelection
 from scramjet.adapters.library import DEFAULT_TIMEOUT, WorkerSettings
 from scramjet.adapters.registry import (
     ForeignWorld,
+    check_log_info,
     check_num_envs,
     is_foreign,
     load_world,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scramjet.adapters.factories import must_be_given, name_to_give
-from scramjet.adapters.registration_call import registration
-from scramjet.adapters.registry import is_foreign
+from scramjet.adapters.registry import is_foreign, registration
 from scramjet.algorithms.intervals import mean_half_width, share_half_width
 from scramjet.training.display.interface import Hint, RunInfo, Summary
 from scramjet.training.telemetry.metrics import Record

@@ -9,9 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from scramjet.adapters.gymnasium.rendering import RenderedPool
-from scramjet.adapters.libraries.gym import GYM
-from scramjet.adapters.libraries.pettingzoo import PETTINGZOO
-from scramjet.adapters.libraries.vec import VEC
+from scramjet.adapters.libraries import GYM, PETTINGZOO, VEC
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -116,7 +114,7 @@ def picture_stage(config: RunConfig, num_envs: int, num_workers: int | None = No
         rendered = RenderedPool(world, num_envs, once=True, num_workers=num_workers)
         return SelfDrawnStage(rendered, config.frame_stack, rendered.frames_per_second)
     if world.library is PETTINGZOO:
-        from scramjet.adapters.pettingzoo.rendering import rendered_pool
+        from scramjet.adapters.pettingzoo import rendered_pool
 
         return SelfDrawnStage(rendered_pool(world.name, world.id, num_envs, world.parameters), config.frame_stack)
     pool = make_pool(config, num_envs=num_envs)

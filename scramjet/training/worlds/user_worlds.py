@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from scramjet.adapters.gymnasium.files import spelled
-from scramjet.adapters.objects import NamedWorld, named
+from scramjet.adapters.objects import NamedWorld, named, spelled
 from scramjet.adapters.world_code import code_of, find_in_current_folder
 from scramjet.training.worlds.trust import check_name, remember
 

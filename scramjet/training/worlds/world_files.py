@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.adapters.factories import is_given, must_be_given
-from scramjet.adapters.gymnasium.files import spelled
+from scramjet.adapters.objects import spelled
 from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign
 from scramjet.adapters.world_code import file_in, hash_of_sources, needed_for, sources_of
 from scramjet.engine.worlds.rules import rules_fingerprint

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scramjet.adapters.envpool.pool import EnvPoolPool
+from scramjet.adapters.envpool import EnvPoolPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers.late_imports import skip_without

@@ -13,7 +13,7 @@ import scramjet
 import scramjet.gym
 from scramjet.adapters.exports import gymnasium_env
 from scramjet.adapters.exports.gymnasium_env import GymEnv, GymVectorEnv
-from scramjet.adapters.exports.gymnasium_ids import gym_id
+from scramjet.adapters.gymnasium.registered_envs import gym_id
 from scramjet.engine import NativePool
 from scramjet.envs import load_env, register, registrations, registry
 from scramjet.errors import WorldError

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from scramjet import cli
-from scramjet.adapters import pool_choices as pool_choices_module
+from scramjet.adapters import make as pool_choices_module
 from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium import env_results, fastest_pool
 from scramjet.adapters.gymnasium.check import check_gym_world
 from scramjet.adapters.gymnasium.rendering import RenderedPool
 from scramjet.adapters.library import WorkerSettings
-from scramjet.adapters.pool_choices import pool_choices
+from scramjet.adapters.make import pool_choices
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.terminal import in_blocks

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from scramjet.adapters.pettingzoo import games as pettingzoo_games
-from scramjet.adapters.pettingzoo.games import make_pettingzoo_pool
-from scramjet.adapters.pettingzoo.parallel import ParallelPool
-from scramjet.adapters.pettingzoo.turns import AECPool
+from scramjet.adapters import pettingzoo as pettingzoo_games
+from scramjet.adapters.pettingzoo import AECPool, ParallelPool, make_pettingzoo_pool
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy

@@ -11,7 +11,7 @@ import pytest
 
 import scramjet
 from scramjet.adapters.factories import register_factory
-from scramjet.adapters.info.selection import InfoSelection
+from scramjet.adapters.info import InfoSelection
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError
 from tests.helpers.run_files import lines_of

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.adapters.factories import pickled
 from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.adapters.gymnasium.pool import GymPool
 from scramjet.adapters.gymnasium.workers import protocol
@@ -21,7 +22,6 @@ from scramjet.adapters.gymnasium.workers.group import AnyWorker, WorkerStarter, 
 from scramjet.adapters.gymnasium.workers.lost_episodes import LostEpisodes
 from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
 from scramjet.adapters.gymnasium.workers.restart_counter import RestartCounter
-from scramjet.adapters.gymnasium.workers.sent_factory import pickled
 from scramjet.adapters.gymnasium.workers.settings import check_settings
 from scramjet.adapters.gymnasium.workers.shared_memory import anonymous_memory, mapped, mapped_bytes
 from scramjet.adapters.gymnasium.workers.shares import Share, Shares

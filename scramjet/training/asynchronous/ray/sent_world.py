@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scramjet.adapters.factories import adopt_factory, factory_of, is_given
-from scramjet.adapters.gymnasium.workers.sent_factory import pickled
+from scramjet.adapters.factories import adopt_factory, factory_of, is_given, pickled
 from scramjet.adapters.world_code import code_of, file_in, sources_of
 from scramjet.envs.api import Env
 from scramjet.envs.given import adopt_class, given_class

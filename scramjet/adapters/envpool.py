@@ -15,18 +15,12 @@ and handed over, with its last reward, once that is done; so a batch has up to `
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from scramjet.adapters.envpool.options import (
-    check_batch_size,
-    checked_options,
-    has_lives,
-    import_envpool,
-    numbers_of_info,
-)
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.spaces import batch_parts, env_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
@@ -35,8 +29,12 @@ from scramjet.engine.pool import Batch, check_count, is_whole
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours, row_numbers
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
-from scramjet.errors import ConfigError, WorldError
+from scramjet.errors import ConfigError, WorldError, did_you_mean
 
+ATARI_TRAINING = {"episodic_life": True, "reward_clip": True}
+"""Options of games with lives, in training."""
+RESERVED = ("num_envs", "batch_size", "seed", "env_seed", "env_type", "gym_reset_return_info", "max_num_players")
+"""Options that are no parameters of a world."""
 ENVS_PER_SPARE = 8
 """One spare env for so many envs. Episodes of 20 steps, the shortest that are common, end in a twentieth of the envs
 at a time, and spares that were reset before take their rows over."""
@@ -60,26 +58,26 @@ class EnvPoolPool(ForeignPool):
         In `training` Atari games end at the loss of a life and clip rewards, unless the options say otherwise.
         """
         check_count("num_envs", num_envs)
-        check_batch_size(batch_size, num_envs)
+        _check_batch_size(batch_size, num_envs)
         if not is_whole(num_threads) or num_threads < 0:
             raise ConfigError(f"num_threads={num_threads!r} must be a whole number; 0: EnvPool chooses")
         self.task_id = task_id
         self.batch_size = num_envs if batch_size is None else int(batch_size)
-        self._options = checked_options(task_id, options, training=training)
+        self._options = _checked_options(task_id, options, training=training)
         self._num_threads = num_threads
-        has_spares = self.batch_size == num_envs and not has_lives(import_envpool().make_spec(task_id)._state_keys)
+        has_spares = self.batch_size == num_envs and not _has_lives(_import_envpool().make_spec(task_id)._state_keys)
         self._num_spares = -(-num_envs // ENVS_PER_SPARE) if has_spares else 0
         self.envs = self._made(EpisodeSeed(0), num_envs)
         super().__init__(f"envpool:{task_id}", self.envs.observation_space, self.envs.action_space, num_envs)
         self.has_time_limit = self.envs.config.get("max_episode_steps", 0) > 0
         self._place = {name: place for place, name in enumerate(self.envs._state_keys)}
         self._is_one_array = "obs" in self._place
-        is_atari = has_lives(self.envs._state_keys)
+        is_atari = _has_lives(self.envs._state_keys)
         self._scores = self._returns[:, 0]
         self._score = self._place["info:reward" if is_atari else "reward"]  # a game's own, before it is clipped
         self._game_over = self._place["info:terminated"] if is_atari else None  # not only a life was lost
         self._results = [*(self._place[name] for name in ("reward", "done", "trunc")), self._score]
-        self._numbers = numbers_of_info(self.envs)
+        self._numbers = _numbers_of_info(self.envs)
         self._ids = np.arange(num_envs + self._num_spares, dtype=np.int32)  # each row's env, and then the spare ones
         self._to_theirs = env_actions(self.envs.action_space)
         self._takes_ours = isinstance(self.envs.action_space, Discrete) and self.envs.action_space.start == 0
@@ -97,7 +95,7 @@ class EnvPoolPool(ForeignPool):
         return self.batch_size < self.num_envs
 
     def _made(self, seeds: EpisodeSeed, num_envs: int) -> Any:
-        envpool, num_made = import_envpool(), num_envs + self._num_spares
+        envpool, num_made = _import_envpool(), num_envs + self._num_spares
         numbers = {"num_envs": num_made, "batch_size": self.batch_size + self._num_spares}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Gymnasium, about the precision of bounds
@@ -289,3 +287,59 @@ class EnvPoolPool(ForeignPool):
     def close(self) -> None:
         """EnvPool ends its threads when it is let go of."""
         self.envs = None
+
+
+# --- what EnvPool takes and tells of an env
+
+
+def _import_envpool() -> Any:
+    """The package; a WorldError that says how to install it where it is missing."""
+    try:
+        import envpool
+    except ImportError as error:
+        raise WorldError(f"envpool is not installed ({error}): pip install 'scramjet[envpool]'") from error
+    return envpool
+
+
+def _has_lives(state_keys: Sequence[str]) -> bool:
+    """Whether an env is an Atari game: `info` then has its lives and its own score beside the clipped reward."""
+    return {"info:lives", "info:reward", "info:terminated"} <= set(state_keys)
+
+
+def _check_batch_size(batch_size: Any, num_envs: int) -> None:
+    """Refuse batches that do not divide the envs."""
+    if batch_size is None:
+        return
+    check_count("batch_size", batch_size)
+    if num_envs % batch_size:
+        raise ConfigError(
+            f"batch_size={batch_size} does not divide num_envs={num_envs}: a reset would wait for ever; "
+            f"try batch_size={np.gcd(batch_size, num_envs)}"
+        )
+
+
+def _checked_options(task_id: str, options: dict[str, Any], *, training: bool) -> dict[str, Any]:
+    """The options for `envpool.make`: refuses unknown names, and in training adds those of `ATARI_TRAINING`."""
+    envpool = _import_envpool()
+    known = envpool.list_all_envs()
+    if task_id not in known:
+        raise WorldError(f"EnvPool has no env '{task_id}'.{did_you_mean(task_id, known)}")
+    takes = [name for name in envpool.make_spec(task_id).config._fields if name not in RESERVED]
+    for name in options:
+        if name not in takes:
+            raise ConfigError(
+                f"envpool:{task_id} has no parameter '{name}'.{did_you_mean(name, takes)} It has {', '.join(takes)}"
+            )
+    lives = {name: value for name, value in ATARI_TRAINING.items() if name in takes and training}
+    return {**lives, **options}
+
+
+def _numbers_of_info(envs: Any) -> dict[str, int]:
+    """Entries of `info` that are one number for each env: name -> place in EnvPool's state, without those of Atari."""
+    skipped = ("env_id", "players.env_id", "lives", "reward", "terminated", "ram")
+    found = {}
+    for place, (name, spec) in enumerate(zip(envs._state_keys, envs._spec._state_spec, strict=True)):
+        short = name.removeprefix("info:")
+        if name != short and short not in skipped and list(spec[1]) in ([], [-1]):
+            found[short] = place
+    return found
