@@ -27,8 +27,7 @@ from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_FOREIGN_ENVS
-from scramjet.training.evaluation.searching import search_settings
-from scramjet.training.playing import checked_episodes, load_trained, note_on_played
+from scramjet.training.playing import checked_episodes, load_trained, note_on_played, search_settings
 from scramjet.training.seeds import unseen_episodes
 
 if TYPE_CHECKING:

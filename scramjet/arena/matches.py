@@ -25,7 +25,7 @@ from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, PlayerError
 from scramjet.players.player import Player
 from scramjet.players.user_player import blamed_on
-from scramjet.training.evaluation.limits import steps_at_most
+from scramjet.training.evaluation.evaluator import steps_at_most
 
 NO_GAME = -1
 NOBODY = -1

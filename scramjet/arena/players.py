@@ -29,9 +29,8 @@ from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.search.rows import RowSearch, SearchSettings
 from scramjet.training.config.files import world_in
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.searching import search_settings
-from scramjet.training.persistence.checkpoint_facts import find_checkpoint, run_of
-from scramjet.training.playing import load_policy
+from scramjet.training.persistence.metadata import find_checkpoint, run_of
+from scramjet.training.playing import load_policy, search_settings
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.worlds.world_files import has_rules, is_same_world, name_in
 

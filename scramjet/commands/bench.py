@@ -31,7 +31,7 @@ from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, se
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.trust import name_of
 
 
 @dataclass(frozen=True)

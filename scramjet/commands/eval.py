@@ -23,14 +23,12 @@ from scramjet.runtime.video.video_file import check_rate, check_video
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display.text import short_path
-from scramjet.training.evaluation.evaluator import Evaluator
-from scramjet.training.evaluation.reports import ProgressLine, cuts_text
+from scramjet.training.evaluation.evaluator import Evaluator, ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.pictures.as_text import play
 from scramjet.training.pictures.recording import checked_cells, record_policy
 from scramjet.training.pictures.stages import Drawing, rate_of
-from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
+from scramjet.training.playing import checked_episodes, load_trained, note_on_played, search_settings, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.world_files import shown_name
 

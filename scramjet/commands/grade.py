@@ -15,8 +15,7 @@ from scramjet.players.registry import scripted_player
 from scramjet.runtime.outputs import check_output, write_output
 from scramjet.search.specs import parse_search
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.searching import search_settings
-from scramjet.training.playing import load_trained
+from scramjet.training.playing import load_trained, search_settings
 
 
 def grade_command(arguments: Arguments) -> int:

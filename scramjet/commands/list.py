@@ -14,7 +14,7 @@ from scramjet.engine.layout import check_spaces
 from scramjet.envs.registry import Registration, canonical_name, is_registered, load_env, registrations
 from scramjet.errors import WorldError, did_you_mean, printable, shortened
 from scramjet.runtime.shipped import shipped_file, shown_path
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.trust import name_of
 
 
 def list_command(arguments: Arguments) -> int:

@@ -28,10 +28,9 @@ from scramjet.search.specs import parse_search
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.display.text import short_path
-from scramjet.training.evaluation.searching import search_settings
-from scramjet.training.persistence.checkpoint_facts import run_of
-from scramjet.training.playing import load_trained, note_on_played
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.persistence.metadata import run_of
+from scramjet.training.playing import load_trained, note_on_played, search_settings
+from scramjet.training.worlds.trust import name_of
 
 
 @dataclass(frozen=True)

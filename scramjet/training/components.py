@@ -1,4 +1,4 @@
-"""The components of a run, each made from its config: the policy, the envs to train on, the evaluator."""
+"""The components of a run, each made from its config: the policy, the envs to train on, the evaluator, the threads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from scramjet.accelerate.choice import WIDEST
+from scramjet.adapters.env_spaces import their_spaces
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.registry import ForeignWorld, is_foreign
+from scramjet.adapters.registry import ForeignWorld, is_foreign, library_of
+from scramjet.adapters.spaces import texts_left_out
 from scramjet.engine.layout import check_spaces
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import shown_space
@@ -21,19 +24,28 @@ from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool, check_stackable, stacked_space
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
-from scramjet.policies.networks import check_network_memory, default_network
+from scramjet.policies.action_bounds import bounds_note
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.networks import check_network_memory, count_parameters, default_network
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
 from scramjet.policies.value_layer import check_value_layer
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine.cores import available_cores, free_cores
 from scramjet.search.rows import SearchSettings
-from scramjet.training.asynchronous.ray.remote_pool import remote_pools
+from scramjet.training.asynchronous.ray.cluster import remote_pools
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
 
 DRAWING = threading.Lock()
 """Held while weights are drawn from torch's one generator: runs, and ranks of one, may be threads of this process."""
+MIN_THREADED_WEIGHTS = 4096 * 8192
+"""Samples in a minibatch times weights of a user's own network below which threads cost more than they save."""
+IMAGE_AXES = 4
+"""Axes of a convolution's weights; its work does not follow from the number of weights."""
+
+
+# --- the policy
 
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
@@ -93,6 +105,9 @@ def _spaces_of(config: RunConfig) -> tuple[Any, Any]:
         check_stackable(config.env, space, config.frame_stack)
         space = stacked_space(space, config.frame_stack)
     return space, world.action_space
+
+
+# --- envs
 
 
 def make_pool(
@@ -183,3 +198,52 @@ def make_evaluator(
     pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
     settings = config.eval
     return Evaluator(pool, episodes=episodes, samples=settings.samples, max_steps=settings.max_steps, search=search)
+
+
+def world_note(pool: Pool, config: PolicyConfig) -> str:
+    """A remark on text that the policy does not see and action bounds that it hardly reaches; empty if none."""
+    left_out = texts_left_out(their_spaces(pool)[0])
+    of_text = f"{', '.join(left_out)}: text, which the policy does not see" if left_out else ""
+    return "; ".join(note for note in (of_text, bounds_note(pool.action_space, config)) if note)
+
+
+# --- threads for torch's operators
+# An operator waits for its slowest thread. Compiled functions lose little on a busy core, because each thread takes the
+# next part that is left; `resolve` decides their threads.
+
+
+def limit_threads(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
+    """The config with fewer threads where torch's operators learn and would not gain from more.
+
+    `config` has just been resolved; `network` is the user's own, or None. Also returns a note for the user if the
+    reason is other work on the machine, else "".
+    """
+    assert isinstance(config.num_threads, int)
+    if config.mode != "sync" or config.device != "cpu" or not learns_by_operators(config, network):
+        return config, ""
+    wanted = config.num_threads
+    if network is not None:
+        wanted = available_cores() if _threads_pay(config, network) else 1
+    if wanted == 1:
+        return replace(config, num_threads=1), ""
+    free = min(wanted, free_cores())
+    note = (
+        f"{free} thread{'s' * (free > 1)}, since other work keeps {wanted - free} of {wanted} cores busy "
+        f"(--num-threads {wanted} takes all)"
+    )
+    return replace(config, num_threads=free), note if free < wanted else ""
+
+
+def learns_by_operators(config: RunConfig, network: nn.Module | None) -> bool:
+    """Whether torch's operators will learn, as far as is known before an env is made and shows its observations."""
+    shape, library = config.policy, library_of(config.env)
+    has_pictures = library is not None and library.shows_images and shape.encoder != "mlp"
+    is_wide = max(shape.hidden, default=0) > WIDEST
+    return network is not None or not config.fused or shape.encoder not in ("auto", "mlp") or has_pictures or is_wide
+
+
+def _threads_pay(config: RunConfig, network: nn.Module) -> bool:
+    if any(weights.ndim >= IMAGE_AXES for weights in network.parameters()):
+        return True
+    minibatch = config.batch_size // config.ppo.num_minibatches_for(config.batch_size, config.sequence_length)
+    return minibatch * count_parameters(network) >= MIN_THREADED_WEIGHTS

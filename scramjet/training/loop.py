@@ -35,14 +35,13 @@ from scramjet.training.display.screen import Screen
 from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations
-from scramjet.training.parallel.failures import failing_together
-from scramjet.training.parallel.restarts import after_restart
-from scramjet.training.parallel.together import Together
+from scramjet.training.parallel.agreement import Together, failing_together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.resume import joined_notes
 from scramjet.training.session import Session
+from scramjet.training.start import after_restart
 from scramjet.training.stopping import Stopping
 from scramjet.training.telemetry.hints import Hints
 from scramjet.training.telemetry.phase_clock import PhaseClock

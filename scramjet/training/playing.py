@@ -1,8 +1,9 @@
-"""Use a trained policy: load it from a run or a checkpoint, and evaluate it."""
+"""Use a trained policy: load it from a run or a checkpoint, evaluate it, search with it."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ from torch import nn
 
 from scramjet.adapters.world_code import code_of
 from scramjet.engine.privileged import shown_space
+from scramjet.envs.api import Env
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies.networks import default_network
@@ -23,30 +25,41 @@ from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, with_symmetries
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.trust import said
+from scramjet.search.requirements import check_searchable, note_on_chance
+from scramjet.search.rows import SearchSettings
+from scramjet.search.search import Rewards
+from scramjet.search.specs import parse_search
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_evaluator, make_policy, policy_for
 from scramjet.training.config.changes import changes
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.evaluation.searching import search_settings
-from scramjet.training.persistence.checkpoint_facts import (
+from scramjet.training.persistence.metadata import (
     check_fits,
     check_network_is_given,
     checkpoint_config,
     checkpoint_settings,
+    env_terms,
+    facts_of,
     find_checkpoint,
+    policy_spaces,
+    reward_divisor_of,
     run_of,
 )
-from scramjet.training.persistence.metadata import env_terms, facts_of, policy_spaces
-from scramjet.training.persistence.value_scales import give_returns
-from scramjet.training.persistence.weights import check_weights, load_weights
+from scramjet.training.persistence.weights import check_weights, give_returns, load_weights
 from scramjet.training.seeds import unseen_episodes
-from scramjet.training.worlds.trust import Caller
-from scramjet.training.worlds.user_worlds import world_of
+from scramjet.training.worlds.trust import Caller, world_of
 from scramjet.training.worlds.world_files import note_on_world
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import World
+
+
+ETA = "spo/eta"
+"""The trainer's tensor that holds the temperature of a run of SPO."""
+
+
+# --- loading
 
 
 def load_policy(
@@ -107,6 +120,56 @@ def _kept_symmetries(checkpoint: Checkpoint, settings: RunConfig) -> SymmetryTab
                 f"'{checkpoint.path}' holds no symmetries of a board: {name} does not only move things"
             )
     return SymmetryTables(*(checkpoint.model[name] for name in names))
+
+
+def load_trained(
+    path: str | PathLike[str],
+    network: nn.Module | None = None,
+    runs_dir: str | Path = "runs",
+    env: World | None = None,
+    *,
+    choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
+    trust: bool = False,
+) -> tuple[Policy, RunConfig, Checkpoint]:
+    """A checkpoint's policy, ready to play its world, the config it was trained with, and the checkpoint.
+
+    `env` is a world in place of the one that the checkpoint names, with the same parameters. `choose_parameters` is
+    called with the world's name and returns the parameters to change.
+    """
+    network, trust = coerce("network", network, nn.Module | None), coerce("trust", trust, bool)
+    checkpoint = find_checkpoint(coerce("path", path, Path), coerce("runs_dir", runs_dir, Path))
+    world = None if env is None else world_of(env)
+    caller = Caller(said(trust), None if world is None else world.name, keeps_parameters=True, only_plays=True)
+    config = checkpoint_config(checkpoint, caller)
+    chosen = {} if world is None or world.parameters is None else dict(world.parameters)
+    if choose_parameters is not None:
+        chosen |= choose_parameters(config.env)
+    if chosen:
+        config = _with_parameters(config, chosen, checkpoint)
+    check_fits(checkpoint, config, network)
+    policy = make_policy(config, network)
+    load_weights(policy, checkpoint)
+    give_returns(policy, checkpoint, config)
+    policy.facts = facts_of(checkpoint.metadata, checkpoint.step, run_of(checkpoint))
+    return policy.eval(), config, checkpoint
+
+
+def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: Checkpoint) -> RunConfig:
+    """The config with other parameters of its world; refuses those that change its spaces."""
+    changed = replace(config, env_parameters={**config.env_parameters, **chosen})
+    world = changed.make_env()
+    for kind, space in (("observation_space", shown_space(world)), ("action_space", world.action_space)):
+        here, there = repr(space), checkpoint.metadata[kind]
+        if here != there:
+            given = " ".join(f"--env.{name.replace('_', '-')} {value}" for name, value in chosen.items())
+            raise ConfigError(
+                f"{given} changes the {kind.replace('_', ' ')} of {config.env}: the policy was trained on {there}, and "
+                f"this world has {here}; only parameters that keep it can change"
+            )
+    return changed
+
+
+# --- evaluating
 
 
 def evaluate(
@@ -180,48 +243,44 @@ def checked_episodes(episodes: int, seed: int | None) -> tuple[int, int | None]:
     return episodes, seed
 
 
-def load_trained(
-    path: str | PathLike[str],
-    network: nn.Module | None = None,
-    runs_dir: str | Path = "runs",
-    env: World | None = None,
-    *,
-    choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
-    trust: bool = False,
-) -> tuple[Policy, RunConfig, Checkpoint]:
-    """A checkpoint's policy, ready to play its world, the config it was trained with, and the checkpoint.
+# --- searching, by what a checkpoint says of the rewards that its values are made of
 
-    `env` is a world in place of the one that the checkpoint names, with the same parameters. `choose_parameters` is
-    called with the world's name and returns the parameters to change.
+
+def search_settings(search: Any, policy: Policy, config: RunConfig, checkpoint: Checkpoint) -> SearchSettings | None:
+    """The search that a text such as "alphazero:64" means for a checkpoint's policy; None where it means none.
+
+    `config` has the world that is played. Raises a ConfigError if it cannot be searched with this policy.
     """
-    network, trust = coerce("network", network, nn.Module | None), coerce("trust", trust, bool)
-    checkpoint = find_checkpoint(coerce("path", path, Path), coerce("runs_dir", runs_dir, Path))
-    world = None if env is None else world_of(env)
-    caller = Caller(said(trust), None if world is None else world.name, keeps_parameters=True, only_plays=True)
-    config = checkpoint_config(checkpoint, caller)
-    chosen = {} if world is None or world.parameters is None else dict(world.parameters)
-    if choose_parameters is not None:
-        chosen |= choose_parameters(config.env)
-    if chosen:
-        config = _with_parameters(config, chosen, checkpoint)
-    check_fits(checkpoint, config, network)
-    policy = make_policy(config, network)
-    load_weights(policy, checkpoint)
-    give_returns(policy, checkpoint, config)
-    policy.facts = facts_of(checkpoint.metadata, checkpoint.step, run_of(checkpoint))
-    return policy.eval(), config, checkpoint
+    spec = parse_search(search)
+    if spec is None:
+        return None
+    world = config.make_env()
+    check_searchable(world, policy, spec.kind)
+    assert isinstance(world, Env)
+    trained = checkpoint_settings(checkpoint)
+    factor = torch.tensor([_reward_factor(trained, checkpoint)])
+    rewards = Rewards.of(trained.ppo, factor)
+    base = trained.alphazero if spec.kind == "alphazero" else trained.spo
+    return SearchSettings(spec, rewards, base, _temperature(checkpoint), note_on_chance(world, spec.kind))
 
 
-def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: Checkpoint) -> RunConfig:
-    """The config with other parameters of its world; refuses those that change its spaces."""
-    changed = replace(config, env_parameters={**config.env_parameters, **chosen})
-    world = changed.make_env()
-    for kind, space in (("observation_space", shown_space(world)), ("action_space", world.action_space)):
-        here, there = repr(space), checkpoint.metadata[kind]
-        if here != there:
-            given = " ".join(f"--env.{name.replace('_', '-')} {value}" for name, value in chosen.items())
-            raise ConfigError(
-                f"{given} changes the {kind.replace('_', ' ')} of {config.env}: the policy was trained on {there}, and "
-                f"this world has {here}; only parameters that keep it can change"
-            )
-    return changed
+def _reward_factor(config: RunConfig, checkpoint: Checkpoint) -> float:
+    """What a reward is multiplied with to be one of those that the policy's values are made of."""
+    if not config.ppo.normalize_rewards:
+        return 1.0
+    divisor = reward_divisor_of(checkpoint)
+    if divisor is None:
+        raise ConfigError(
+            f"{checkpoint.path} does not say how its rewards were scaled (normalize_rewards), so a search cannot add "
+            f"them to its values; give a checkpoint of the run itself, RUN/checkpoints/step_..."
+        )
+    return 1.0 / divisor
+
+
+def _temperature(checkpoint: Checkpoint) -> float | None:
+    """SPO's temperature as it was learned; None where the checkpoint has none."""
+    eta = checkpoint.trainer.get(ETA)
+    if eta is None or eta.numel() != 1:
+        return None
+    temperature = float(eta)
+    return temperature if math.isfinite(temperature) and temperature > 0 else None

@@ -18,19 +18,15 @@ from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run, find_run
 from scramjet.runtime.trust import digest_of, handed_over
 from scramjet.settings import coerce
-from scramjet.training.asynchronous.schedule import cut_schedule
+from scramjet.training.asynchronous.collector import cut_schedule
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
 from scramjet.training.config.keywords import CHANGEABLE
 from scramjet.training.config.resolution import env_device_beside
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.parallel.agreement import agree, for_ranks
-from scramjet.training.parallel.failures import failing_together, shared
-from scramjet.training.parallel.folder import PrivateRun
-from scramjet.training.parallel.parcels import packed, unpacked
-from scramjet.training.parallel.states import checkpoint_from_bytes, checkpoint_to_bytes
-from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_settings
-from scramjet.training.persistence.metadata import best_of
+from scramjet.training.parallel.agreement import PrivateRun, agree, failing_together, for_ranks, shared
+from scramjet.training.parallel.exchange import checkpoint_from_bytes, checkpoint_to_bytes, packed, unpacked
+from scramjet.training.persistence.metadata import best_of, check_fits, checkpoint_settings
 from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.telemetry.tracking.registry import require_installed

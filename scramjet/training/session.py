@@ -30,16 +30,15 @@ from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.training.asynchronous.actors import ActorThreads, LocalActors
 from scramjet.training.asynchronous.central_actors import CentralActors
-from scramjet.training.asynchronous.collector import Asynchronous, Replayed
-from scramjet.training.asynchronous.ray.setup import make_ray_actors
-from scramjet.training.asynchronous.schedule import ScheduleLog
+from scramjet.training.asynchronous.collector import Asynchronous, Replayed, ScheduleLog
+from scramjet.training.asynchronous.ray.ray_actors import make_ray_actors
 from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_pool, make_training_pool, policy_for, symmetry_tables
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.curiosity import Curiosity
 from scramjet.training.curiosity.setup import make_curiosity
-from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
+from scramjet.training.evaluation.results import Best
 from scramjet.training.evaluation.strength import OPPONENTS, Strength, is_game
 from scramjet.training.learner import Learner
 from scramjet.training.learning import Learning

@@ -14,8 +14,8 @@ from torch import nn
 from scramjet.adapters.objects import spelled
 from scramjet.adapters.registry import note_on_id
 from scramjet.envs.api import Env
-from scramjet.errors import ConfigError, shortened
-from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.errors import ConfigError, RankError, shortened
+from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.runtime.trust import said
@@ -23,33 +23,31 @@ from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import SearchKind, check_searchable, note_on_chance
 from scramjet.settings import coerce
 from scramjet.training.asynchronous.ray.cluster import require_ray
+from scramjet.training.components import limit_threads
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm
 from scramjet.training.config.changes import changes
 from scramjet.training.config.keywords import SERVICES, refuse_when_resumed, with_keywords
+from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.values import Count
-from scramjet.training.parallel.agreement import agree, for_ranks
-from scramjet.training.parallel.failures import failing_together, shared
-from scramjet.training.parallel.folder import PrivateRun
-from scramjet.training.parallel.states import checkpoint_from_bytes, checkpoint_to_bytes
-from scramjet.training.persistence.checkpoint_facts import (
+from scramjet.training.parallel.agreement import PrivateRun, agree, failing_together, for_ranks, shared
+from scramjet.training.parallel.exchange import checkpoint_from_bytes, checkpoint_to_bytes
+from scramjet.training.persistence.metadata import (
     check_fits,
     checkpoint_config,
     checkpoint_settings,
     find_checkpoint,
+    lineage_of,
 )
-from scramjet.training.persistence.lineage import lineage_of
 from scramjet.training.persistence.state import begin_as_fork, checkpoint_of, inherited, restore_learning
-from scramjet.training.persistence.value_scales import take_over_values
+from scramjet.training.persistence.weights import take_over_values
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
 from scramjet.training.telemetry.tracking.registry import require_installed
-from scramjet.training.threads import limit_threads
 from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import Caller, remember_players
-from scramjet.training.worlds.user_worlds import name_of, world_of
+from scramjet.training.worlds.trust import Caller, name_of, remember_players, world_of
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import NamedWorld, World
@@ -172,6 +170,9 @@ def _chosen_config(
     return with_open_choices(checkpoint_config(parent, Caller(said(trust), env, keeps_parameters=True)))
 
 
+# --- a new run
+
+
 def new_run(
     config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None, *, ranks: Ranks = ALONE
 ) -> Session:
@@ -273,6 +274,9 @@ def _advice_on_search(config: RunConfig, kind: SearchKind) -> str:
     return joined_notes(cost, note_on_chance(world, kind) if isinstance(world, Env) else "")
 
 
+# --- a fork
+
+
 def fork_run(
     checkpoint: Checkpoint,
     config: RunConfig,
@@ -337,3 +341,49 @@ def _note_on_processes(checkpoint: Checkpoint, ranks: Ranks) -> str:
     if before == ranks.size:
         return ""
     return f"it was trained by {before} process{'es' * (before > 1)}, and goes on with {ranks.size}"
+
+
+# --- a launcher that starts all ranks again gives them the same command: the run that they began goes on
+
+
+class FinishedBeforeError(RankError):
+    """The run was done and saved when a rank was lost: nothing is left to do, and that is no failure."""
+
+    exit_code = 0
+
+
+def after_restart(request: StartRequest) -> StartRequest:
+    """The request, or one to go on with the run that it began before the launcher started all ranks again."""
+    ranks = request.ranks
+    if ranks.earlier_run is None or request.resume is not None:
+        return request
+    state = ranks.from_first(_state(ranks.earlier_run) if ranks.is_first else b"")
+    if state == b"finished":
+        raise FinishedBeforeError(f"run '{ranks.earlier_run.name}' had finished when its ranks were started again")
+    if state == b"none":
+        return request
+    in_config = request.config.time_limit if isinstance(request.config, RunConfig) else None
+    return replace(
+        request,
+        config=None,
+        env=None if isinstance(request.env, str) else request.env,
+        fork=None,
+        resume=ranks.earlier_run,
+        run_name=None,
+        total_timesteps=None,
+        time_limit=request.time_limit or in_config,
+        settings={},
+    )
+
+
+def _state(path: Path) -> bytes:
+    """Whether a run that was begun is finished, goes on, or is none; a fork without a checkpoint is removed."""
+    if not path.is_dir():  # it could not begin, and its folder was removed
+        return b"none"
+    run = Run.open(path)
+    steps = CheckpointStore(run.checkpoints_path, None).steps()
+    if not steps and run.lineage_path.exists():
+        run.lock().discard()
+        return b"none"
+    total = read_file(run.config_path, follow_links=False).get("total_timesteps")
+    return b"finished" if steps and isinstance(total, int) and max(steps) >= total else b"goes on"

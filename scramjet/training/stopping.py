@@ -6,6 +6,7 @@ import json
 import math
 import signal
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from scramjet.engine.worlds.hanging import what_hangs
@@ -13,6 +14,8 @@ from scramjet.runtime.signals import StopSignal
 from scramjet.training.display.interface import Display, StoppedBy
 from scramjet.training.session import Session
 
+SHORT_EVALUATION = 2.0
+"""Seconds that an evaluation within a run may still take to finish after the run was asked to stop."""
 _STOPPED_BY: dict[signal.Signals, StoppedBy] = {
     signal.SIGINT: "ctrl-c",
     signal.SIGTERM: "sigterm",
@@ -80,3 +83,18 @@ class Stopping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._signal.__exit__(kind, error, trace)
+
+
+class GraceTime:
+    """Returns True, when called, once `seconds` have passed since a stop was asked for or the time limit reached."""
+
+    def __init__(self, is_asked: Callable[[], bool], ends_at: float, *, seconds: float) -> None:
+        """`ends_at`: the time limit, by `time.perf_counter`; infinite where there is none."""
+        self._is_asked, self._ends_at, self._seconds = is_asked, ends_at, seconds
+        self._asked_at = math.inf
+
+    def __call__(self) -> bool:
+        now = time.perf_counter()
+        if self._asked_at == math.inf and (now >= self._ends_at or self._is_asked()):
+            self._asked_at = now
+        return now >= self._asked_at + self._seconds

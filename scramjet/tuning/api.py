@@ -20,7 +20,7 @@ from scramjet.settings import coerce
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import check_names, with_keywords
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.worlds.user_worlds import world_of
+from scramjet.training.worlds.trust import world_of
 from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.keyword_types import TuneSettings
 from scramjet.tuning.loop import run_study

@@ -26,7 +26,7 @@ from scramjet.players.scripted import RandomPlayer
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.training.components import policy_for
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.player import Player as TrainingPlayer
+from scramjet.training.evaluation.evaluator import Player as TrainingPlayer
 from tests.helpers.player_pools import pool_of
 from tests.helpers.player_worlds import Duel, Mortals, Trio
 from tests.helpers.search_worlds import settings, untrained
@@ -224,6 +224,6 @@ def test_a_run_is_loaded_with_the_search_behind_its_name_and_nothing_else_search
     for text in ("random@alphazero:8", "minimax:2@spo:4x2", "perfect@spo:4x2", "bot.py@spo:4x2"):
         with pytest.raises(ConfigError, match="only networks search"):
             load_player(text, config)
-    monkeypatch.setattr("scramjet.training.evaluation.searching.reward_divisor_of", lambda checkpoint: None)
+    monkeypatch.setattr("scramjet.training.playing.reward_divisor_of", lambda checkpoint: None)
     with pytest.raises(ConfigError, match="does not say how its rewards were scaled"):
         load_player(f"{run}@alphazero:8", config)

@@ -29,7 +29,7 @@ from scramjet import cli
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError, WorldError
 from scramjet.policies.config import PolicyConfig
-from scramjet.training.asynchronous.schedule import read_schedule
+from scramjet.training.asynchronous.collector import read_schedule
 from scramjet.training.components import make_pool
 from scramjet.training.config.files import field_docs, load_config, to_toml
 from scramjet.training.config.run_config import RunConfig

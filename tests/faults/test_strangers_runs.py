@@ -28,7 +28,7 @@ from scramjet.cli import main
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.runtime.metrics_log import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
-from scramjet.training.asynchronous.schedule import cut_schedule
+from scramjet.training.asynchronous.collector import cut_schedule
 from scramjet.training.config import files as config_files
 from tests.helpers.cases import rest
 from tests.helpers.hostile_files import forge_metadata

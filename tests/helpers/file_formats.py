@@ -27,7 +27,7 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.reports.lineage import read_lineage
 from scramjet.runtime import checkpoint_format
 from scramjet.runtime.runs import Run
-from scramjet.training.asynchronous.schedule import read_schedule
+from scramjet.training.asynchronous.collector import read_schedule
 from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.state import read_state

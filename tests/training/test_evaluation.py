@@ -22,12 +22,11 @@ from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
-from scramjet.training.evaluation import evaluator, limits, reports, within_run
-from scramjet.training.evaluation.best import Best, is_new_best
+from scramjet.training.evaluation import evaluator, within_run
 from scramjet.training.evaluation.evaluator import Evaluator
-from scramjet.training.evaluation.limits import GraceTime
-from scramjet.training.evaluation.results import Evaluation, lower_bound
+from scramjet.training.evaluation.results import Best, Evaluation, is_new_best, lower_bound
 from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.stopping import GraceTime
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -191,21 +190,21 @@ def test_episodes_longer_than_the_bound_are_cut_and_counted_as_they_stand_and_al
 
 
 def test_where_all_first_episodes_reach_the_usual_bound_no_more_are_played(monkeypatch):
-    monkeypatch.setattr(limits, "USUAL_MAX_STEPS", 30)
+    monkeypatch.setattr(evaluator, "USUAL_MAX_STEPS", 30)
     assert evaluate(ShortOrLong(endless=True), 12, 4).episodes == 4
     assert evaluate(ShortOrLong(endless=True), 12, 4, max_steps=30).episodes == 12
 
 
 def test_the_usual_bound_is_for_worlds_without_a_time_limit():
-    assert evaluator_of(ShortOrLong(endless=True), 1).max_steps == limits.USUAL_MAX_STEPS
+    assert evaluator_of(ShortOrLong(endless=True), 1).max_steps == evaluator.USUAL_MAX_STEPS
     assert evaluator_of(ShortOrLong(max_episode_steps=60), 1).max_steps is None
     makers = (CliffWalkingEnv, lambda: TimeLimit(CliffWalkingEnv(), 7), lambda: gymnasium.make("CartPole-v1"))
     assert [SerialPool("test", make, 1).has_time_limit for make in makers] == [False, True, True]
 
 
 def test_progress_is_reported_from_the_moment_an_evaluation_takes_long(monkeypatch):
-    monkeypatch.setattr(reports, "FIRST_REPORT_SECONDS", 0.0)
-    monkeypatch.setattr(reports, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(evaluator, "FIRST_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(evaluator, "REPORT_SECONDS", 0.0)
     told = []
     evaluator_of(ShortOrLong(), 2)(make_policy(ShortOrLong()), 0, lambda *news: told.append(news))
     assert told[0] == (0, 2, 1)
@@ -214,7 +213,7 @@ def test_progress_is_reported_from_the_moment_an_evaluation_takes_long(monkeypat
 
 def test_a_stop_leaves_a_short_evaluation_within_a_run_time_to_end(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(limits.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("scramjet.training.stopping.time.perf_counter", lambda: now[0])
     asked = GraceTime(lambda: False, 105.0, seconds=2.0)
     found = []
     for now[0] in (104.9, 105.0, 106.9, 107.0):

@@ -21,8 +21,8 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig
-from scramjet.training import threads
-from scramjet.training.components import make_policy
+from scramjet.training import components as threads
+from scramjet.training.components import limit_threads, make_policy
 from scramjet.training.config import resolution
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
@@ -31,7 +31,6 @@ from scramjet.training.persistence.state import checkpoint_of
 from scramjet.training.seeds import training_episodes
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
-from scramjet.training.threads import limit_threads
 from tests.helpers import HELPERS
 from tests.helpers.memory_training import run_config
 from tests.helpers.run_files import assert_resumes_exactly

@@ -18,7 +18,7 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.training.persistence.checkpoint_facts import reward_divisor_of
+from scramjet.training.persistence.metadata import reward_divisor_of
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 
 TRIAL_GAMES = 64

@@ -17,7 +17,7 @@ from scramjet.players.registry import runs_code, scripted_player
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of, load_checkpoint
 from scramjet.runtime.runs import find_run
 from scramjet.search.specs import SearchSpec
-from scramjet.training.persistence.checkpoint_facts import run_of
+from scramjet.training.persistence.metadata import run_of
 from scramjet.training.self_play.members import FOLDER as OPPONENTS
 
 RANDOM = "random"

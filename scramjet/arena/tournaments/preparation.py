@@ -21,7 +21,7 @@ from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.evaluator import MAX_FOREIGN_ENVS
 from scramjet.training.playing import load_trained
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.trust import name_of
 
 ChooseParameters = Callable[[str], Mapping[str, Any]]
 

@@ -22,9 +22,8 @@ from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import with_open_choices
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.config import with_curiosity
-from scramjet.training.persistence.checkpoint_facts import checkpoint_config, find_checkpoint
-from scramjet.training.worlds.trust import Caller
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.persistence.metadata import checkpoint_config, find_checkpoint
+from scramjet.training.worlds.trust import Caller, name_of
 
 DESCRIPTION = """Train an agent: with PPO, or with a search that it learns from (--algorithm spo or alphazero).
 

@@ -12,8 +12,7 @@ from scramjet.commands.tune.showing import find_study, show_ended
 from scramjet.errors import ConfigError
 from scramjet.runtime.trust import said
 from scramjet.settings import flag
-from scramjet.training.worlds.trust import Caller
-from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.trust import Caller, name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import make_display
 from scramjet.tuning.processes.client import TrialServer

@@ -21,10 +21,8 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.random_play import random_actions
 from scramjet.errors import CheckpointError
 from scramjet.policies.policy import Policy
-from scramjet.training.evaluation.best import Best
-from scramjet.training.evaluation.limits import steps_at_most
-from scramjet.training.evaluation.results import lower_bound
-from scramjet.training.player import Player
+from scramjet.training.evaluation.evaluator import Player, steps_at_most
+from scramjet.training.evaluation.results import Best, lower_bound
 from scramjet.training.self_play.members import Member, MemberFiles, plain_weights
 
 OPPONENTS = ("random", "first")

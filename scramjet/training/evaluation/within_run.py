@@ -9,15 +9,13 @@ from typing import Any
 
 from scramjet.training.components import make_evaluator
 from scramjet.training.display.interface import Display
-from scramjet.training.evaluation.evaluator import Evaluator
-from scramjet.training.evaluation.limits import SHORT_EVALUATION, GraceTime
-from scramjet.training.evaluation.reports import ProgressLine, cuts_text
+from scramjet.training.evaluation.evaluator import Evaluator, ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.strength import Strength
-from scramjet.training.parallel.failures import shared
+from scramjet.training.parallel.agreement import shared
 from scramjet.training.seeds import evaluation_episodes, strength_episodes
 from scramjet.training.session import Session
-from scramjet.training.stopping import Stopping
+from scramjet.training.stopping import SHORT_EVALUATION, GraceTime, Stopping
 
 
 class RunEvaluations:

@@ -1,8 +1,11 @@
-"""The metadata of a checkpoint: what it says of its policy and world, and how it is checked when it is read."""
+"""What a checkpoint says beside its tensors: its policy, world and config, written, checked and read."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +15,17 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space, shown_space
 from scramjet.engine.wrappers.frame_stack import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
-from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.runtime.files import portable_path
+from scramjet.runtime.runs import find_run
+from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.training.config import files as config_files
+from scramjet.training.config.changes import changes
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.best import Best
+from scramjet.training.evaluation.results import Best
 from scramjet.training.persistence.space_files import space_from_data, space_to_data
+from scramjet.training.worlds import world_files
+from scramjet.training.worlds.trust import NOBODY, Caller
 from scramjet.training.worlds.world_files import name_in
 
 if TYPE_CHECKING:
@@ -24,13 +33,37 @@ if TYPE_CHECKING:
 
     from scramjet.policies.policy import Facts, Policy
 
+if TYPE_CHECKING:
+    from torch import nn
+
+
 DEFAULT_NETWORK = "default"
 """The network's name in a checkpoint where scramjet can build it without the user."""
-
-
 _UNTRAINED = {"update": 0, "elapsed_seconds": 0.0, "best_return": None, "best_lower_bound": None, "lineage": None}
 """What is said of training where a policy is saved without its state."""
 _SPACES = ("policy_spaces", "env_spaces")
+_METADATA_TYPES: dict[str, Any] = {
+    "update": int,
+    "elapsed_seconds": int | float,
+    "best_return": int | float | None,
+    "best_lower_bound": int | float | None,
+    "lineage": dict | None,
+    "network": str,
+    "rules": str,
+    "observation_space": str,
+    "action_space": str,
+    "config": dict,
+}
+_MISSING = object()
+_METADATA_RANGES = {
+    "update": (0, 2**63 - 1),
+    "elapsed_seconds": (0.0, 1e10),
+    "best_return": (-1e300, 1e300),
+    "best_lower_bound": (-1e300, 1e300),
+}
+
+
+# --- written
 
 
 def policy_metadata(config: RunConfig, run: Path, pool: Pool, policy: Policy, rules: str) -> dict[str, Any]:
@@ -80,24 +113,7 @@ def network_name(network: nn.Module) -> str:
     return DEFAULT_NETWORK
 
 
-_METADATA_TYPES: dict[str, Any] = {
-    "update": int,
-    "elapsed_seconds": int | float,
-    "best_return": int | float | None,
-    "best_lower_bound": int | float | None,
-    "lineage": dict | None,
-    "network": str,
-    "rules": str,
-    "observation_space": str,
-    "action_space": str,
-    "config": dict,
-}
-
-
-def best_of(checkpoint: Checkpoint) -> Best | None:
-    """The best return so far as a checkpoint records it; older ones have no lower bound, and the mean stands for it."""
-    mean, bound = checkpoint.metadata["best_return"], checkpoint.metadata.get("best_lower_bound")
-    return None if mean is None else Best(mean, mean if bound is None else bound)
+# --- read: nothing is believed before check_metadata
 
 
 def check_metadata(checkpoint: Checkpoint) -> None:
@@ -111,13 +127,10 @@ def check_metadata(checkpoint: Checkpoint) -> None:
             raise CheckpointError(f"'{checkpoint.path}' is no checkpoint of a training run: its {name} is {shown}")
 
 
-_MISSING = object()
-_METADATA_RANGES = {
-    "update": (0, 2**63 - 1),
-    "elapsed_seconds": (0.0, 1e10),
-    "best_return": (-1e300, 1e300),
-    "best_lower_bound": (-1e300, 1e300),
-}
+def best_of(checkpoint: Checkpoint) -> Best | None:
+    """The best return so far as a checkpoint records it; older ones have no lower bound, and the mean stands for it."""
+    mean, bound = checkpoint.metadata["best_return"], checkpoint.metadata.get("best_lower_bound")
+    return None if mean is None else Best(mean, mean if bound is None else bound)
 
 
 def policy_spaces(checkpoint: Checkpoint) -> tuple[Any, Any] | None:
@@ -153,3 +166,129 @@ def _spaces_in(checkpoint: Checkpoint, entry: str) -> tuple[Any, Any] | None:
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"'{checkpoint.path}' does not say what its policy observes: {error}") from error
     return observation_space, action_space
+
+
+# --- the checkpoint that a user means, and its config
+
+
+def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
+    """The checkpoint a user named: its folder, a run's folder, or a run's name in `runs_dir`."""
+    parent = os.path.basename(os.path.dirname(text))  # os.path: a name may be too long for a file
+    if not os.path.exists(text) and parent not in ("checkpoints", "opponents"):
+        return load_checkpoint(find_run(str(text), runs_dir))
+    return load_checkpoint(Path(text))
+
+
+def run_of(checkpoint: Checkpoint) -> Path:
+    """The folder of the run that a checkpoint belongs to; its own where it lies in none."""
+    path = checkpoint.path.resolve()  # the user may have a link to it
+    if path.parent.name in ("checkpoints", "opponents"):
+        return path.parents[1]
+    return path.parents[2] if path.parents[1].name == "opponents" else path
+
+
+def checkpoint_config(checkpoint: Checkpoint, caller: Caller = NOBODY) -> RunConfig:
+    """The config recorded in a checkpoint; `caller` is whoever reads it, and what worlds it may name."""
+    check_metadata(checkpoint)
+    caller = replace(caller, run=run_of(checkpoint))
+    return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}", caller)
+
+
+def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
+    """The config recorded in a checkpoint without its world, which is neither looked for nor loaded."""
+    check_metadata(checkpoint)
+    data = config_files.without_world(checkpoint.metadata["config"])
+    data.pop("log_info", None)  # names in the world's own info: with the default world they would be refused
+    return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}", Caller(only_plays=True))
+
+
+def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
+    """Refuse a checkpoint of a world with other spaces, of a network that is not given, or of another memory."""
+    check_metadata(checkpoint)
+    env = config.make_env()
+    for name, here in (("observation_space", shown_space(env)), ("action_space", env.action_space)):
+        there = checkpoint.metadata[name]
+        if repr(here) != there:
+            raise CheckpointError(
+                f"'{checkpoint.path}' was trained on another world: its {name.replace('_', ' ')} is {there}, "
+                f"that of {config.env} is {here!r}"
+            )
+    check_network_is_given(checkpoint, network)
+    before = checkpoint_settings(checkpoint)
+    scales = before.ppo.value_scale, config.ppo.value_scale
+    if scales[0] != scales[1] and not set(scales) <= {"none", "popart"}:
+        raise CheckpointError(
+            f"'{checkpoint.path}' was trained with value_scale={scales[0]!r}, and with {scales[1]!r} all values would "
+            f"have to be learned anew; add --value-scale {scales[0]}"
+        )
+    trained_with, here = before.policy, config.policy
+    for name in ("memory", "memory_size", "memory_layers") if network is None else ():
+        then, now = getattr(trained_with, name), getattr(here, name)
+        if then != now and (name == "memory" or here.memory is not None):
+            raise CheckpointError(
+                f"'{checkpoint.path}' was trained with policy.{name}={then or 'none'}, and this config has "
+                f"{now or 'none'}; add --policy.{name.replace('_', '-')} {then or 'none'}"
+            )
+
+
+def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) -> None:
+    """Refuse a checkpoint of a user's own network if `network` is None."""
+    needed = checkpoint.metadata["network"]
+    if needed != DEFAULT_NETWORK and network is None:
+        raise CheckpointError(
+            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python and give it "
+            f"again: network={needed.rpartition('.')[2]}(...)"
+        )
+
+
+def reward_divisor_of(checkpoint: Checkpoint, settings: RunConfig | None = None) -> float | None:
+    """What rewards were divided by when the checkpoint was made; None if it does not say, as in those of opponents.
+
+    With the `settings` of a fork: what the fork divides them by at first.
+    """
+    moments = checkpoint.trainer.get("reward_scaler/moments")
+    if moments is None or tuple(moments.shape) != (3,):
+        return None
+    count, _, squares = moments.tolist()
+    if not (count > 0 and squares >= 0):
+        return None
+    settings = checkpoint_settings(checkpoint) if settings is None else settings
+    from scramjet.algorithms.reward_scaling import reward_divisor  # loads torch
+
+    divisor = float(reward_divisor(moments.double(), beside_bonuses=settings.curiosity is not None))
+    return divisor if math.isfinite(divisor) else None
+
+
+# --- the lineage of a fork, for lineage.json and its checkpoints
+
+
+def lineage_of(parent: Checkpoint, config: RunConfig, run: Path) -> dict[str, Any]:
+    """The parent's path, hash and step, what `config` changes, and the parent's own lineage.
+
+    Paths are as seen from `run`, the folder of the fork.
+    """
+    return {
+        "parent_checkpoint": portable_path(parent.path, run),
+        "parent_digest": parent.digest,
+        "parent_step": parent.step,
+        "changed": changes(_config_seen_from(run, parent), config_files.to_dict(config, run)),
+        "parent_lineage": _youngest(parent.metadata["lineage"]),
+    }
+
+
+def _config_seen_from(run: Path, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The config in a checkpoint, with the path of its world relative to the folder of another run."""
+    data = dict(checkpoint.metadata["config"])
+    env = data.get("env")
+    if isinstance(env, dict) and isinstance(env.get("name"), str):
+        name = world_files.name_in(env["name"], run_of(checkpoint))
+        data["env"] = {**env, "name": world_files.recorded_name(name, run)}
+    return data
+
+
+def _youngest(lineage: dict[str, Any] | None, generations: int = MAX_DEPTH // 2) -> dict[str, Any] | None:
+    """A lineage without its oldest generations: each nests in the next, and a JSON file may nest only so deep."""
+    if lineage is None or generations == 0:
+        return None
+    older = lineage.get("parent_lineage")
+    return {**lineage, "parent_lineage": _youngest(older if isinstance(older, dict) else None, generations - 1)}

@@ -9,9 +9,8 @@ from types import TracebackType
 from scramjet.errors import ScramjetError
 from scramjet.runtime.background import Background
 from scramjet.training.display.interface import Display
-from scramjet.training.evaluation.best import Best, is_new_best
-from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.parallel.failures import failing_together
+from scramjet.training.evaluation.results import Best, Evaluation, is_new_best
+from scramjet.training.parallel.agreement import failing_together
 from scramjet.training.persistence.state import checkpoint_of
 from scramjet.training.session import Session
 from scramjet.training.telemetry.phase_clock import PhaseClock

@@ -18,10 +18,9 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learning import Learning
-from scramjet.training.parallel.states import gathered_tensors, tensors_of_rank
+from scramjet.training.parallel.exchange import gathered_tensors, tensors_of_rank
 from scramjet.training.persistence.metadata import policy_metadata
-from scramjet.training.persistence.optimizer_state import optimizer_tensors, restore_optimizer
-from scramjet.training.persistence.weights import load_weights
+from scramjet.training.persistence.weights import load_weights, optimizer_tensors, restore_optimizer
 from scramjet.training.session import Session
 
 _OF_OTHERS = "has_records_of_others"

@@ -12,9 +12,8 @@ from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.policies.policy import Policy
 from scramjet.search.rows import SearchSettings
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.limits import steps_at_most
+from scramjet.training.evaluation.evaluator import make_player, steps_at_most
 from scramjet.training.pictures.stages import Drawing, Stage
-from scramjet.training.player import make_player
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,9 @@ from scramjet.runtime.video.video_file import VideoFile, check_video
 from scramjet.search.rows import SearchSettings
 from scramjet.settings import coerce
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.pictures.episodes import Moment, watch
 from scramjet.training.pictures.stages import Drawing, picture_stage
-from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
+from scramjet.training.playing import checked_episodes, load_trained, note_on_played, search_settings, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scramjet.engine.worlds.check import Finding, check_world
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import LAYOUT, ConfigError, WorldError, printable
 from scramjet.settings import coerce
-from scramjet.training.worlds.user_worlds import world_of
+from scramjet.training.worlds.trust import world_of
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import World

@@ -1,4 +1,4 @@
-"""Decides which worlds a file may name: only code that the user has named before runs, or any with `--trust`.
+"""Decides which worlds and players a file may name: only code that the user has named before, or any with `--trust`.
 
 Any file may name built-in worlds and those of a few libraries, with numbers as parameters. A user's own code (a file, a
 module, a function) is remembered when the user names it, so that runs of it can be resumed, forked and evaluated
@@ -13,10 +13,11 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 
 from scramjet.adapters.factories import is_given, must_be_given, ways_to_give
+from scramjet.adapters.objects import NamedWorld, named, spelled
 from scramjet.adapters.registry import canonical_name
 from scramjet.adapters.world_code import (
     NamedCode,
@@ -35,10 +36,13 @@ from scramjet.runtime.private_folder import is_users_alone
 from scramjet.runtime.trust import Approval
 from scramjet.runtime.user_state import UserRecords
 
+if TYPE_CHECKING:
+    from scramjet.adapters.objects import World
+
+
 MAX_NAME_LENGTH = 4096
 MAX_TEXTS = 256
 """Text parameters remembered of one world, the newest ones."""
-
 _RECORDS = UserRecords("worlds", "runs of worlds in your own files and modules will need --trust")
 
 
@@ -92,51 +96,50 @@ class CopiedWorld:
         return f"copy {parts.at(self.main)}\n{self.fingerprint}"
 
 
-def remember_players(specs: Iterable[str]) -> None:
-    """Remember the players of the user's own code that the user has named, so that runs with them can be resumed."""
-    for spec in specs:
-        if runs_code(spec):
-            _RECORDS.write(_player_key(spec), {"version": 1})
+# --- worlds that the user names, on the command line or in Python
 
 
-def approved_players(specs: Iterable[str], source: str, caller: Caller) -> tuple[str, ...]:
-    """The players that a file names, if it may; else a TrustError that says what would run.
+def name_of(env: World) -> str:
+    """The name of a world that the caller gives: see `world_of`."""
+    return world_of(env).name
 
-    `source` is the file, for messages. A `caller` that approves the file lets it name any, which are then remembered.
-    For one that only plays, a player that may not run becomes a text that names none: "<my_file.py:choose>".
+
+def world_of(env: World) -> NamedWorld:
+    """The name, and of an instance the parameters, of a world that the caller gives as a name, a file or an object.
+
+    The world is remembered, so that files of runs may name it from now on. A module may lie in the current folder; a
+    file that defines a Gymnasium env is read to find its class.
     """
-    specs = tuple(specs)
-    if caller.approval is not None:
-        remember_players(specs)
-        return specs
-    return tuple(_approved_player(spec, source, caller) for spec in specs)
+    world = named(env)
+    if isinstance(env, str | PurePath):
+        return NamedWorld(_found(world.name))
+    remember(world.name, world.parameters, is_named=True)
+    return world
 
 
-def _approved_player(spec: str, source: str, caller: Caller) -> str:
-    if not runs_code(spec) or _RECORDS.read(_player_key(spec)) is not None:
-        return spec
-    if caller.only_plays:
-        return f"<{spec}>"
-    raise TrustError(
-        f"{source} names the player {shortened(spec)}, which would run code that you have not named yourself; "
-        f"look at it, then add --trust, or leave it out of self_play.opponents"
-    )
+def _found(given: str) -> str:
+    """The name by which a world that was named loads."""
+    check_name(given)
+    code = code_of(given)
+    if code is not None:
+        find_in_current_folder(code)
+    remember(given, is_named=True)
+    name = spelled(given)
+    if name != given:
+        remember(name, is_named=True)
+    return name
 
 
-def _player_key(spec: str) -> str:
-    """The key under which a player is remembered: the place of its file and its name there.
+def check_name(name: str, source: str | None = None) -> None:
+    """Refuse a name that no world can have; `source` is the file that it comes from."""
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise ConfigError(
+            f"{'' if source is None else f'{source}: '}env has the name {shortened(name)}, which is no world's: give "
+            f"at most {MAX_NAME_LENGTH} characters, all printable"
+        )
 
-    A module is looked for where it would be imported from, the current folder included, so that another one of the
-    same name is another player.
-    """
-    where, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
-    module = "" if where.endswith(".py") else where
-    if module:
-        top = module.partition(".")[0]
-        here = [place for place in (f"{top}.py", f"{top}/__init__.py") if os.path.isfile(place)]
-        found = None if here else importlib.util.find_spec(top)
-        where = here[0] if here else (found.origin or top) if found is not None else f"{os.getcwd()}/{top}.py"
-    return f"player {os.path.realpath(where)}:{module}:{name}"
+
+# --- worlds that a file names
 
 
 def approve(
@@ -206,56 +209,6 @@ def approve_copy(
     _refuse_unknown(loaded_text(copy.name, parameters), known, copy.name, source)
 
 
-def remember_copy(copy: CopiedWorld, parameters: Mapping[str, Any]) -> None:
-    """Let runs play a copy of these files from now on, wherever it lies."""
-    known = _recalled(copy.key)
-    now = _Remembered(copy.fingerprint, False, _with_texts(known, loaded_text(copy.name, parameters)))
-    if now != known:
-        _RECORDS.write(copy.key, {"version": 1, **asdict(now)})
-
-
-def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:
-    """Let later files name this world: its code as it is now, and these parameters.
-
-    `is_named`: the user named it, so that it stays allowed after edits. None: that holds if it is not known yet.
-    """
-    code, texts = code_of(name), loaded_text(name, parameters or {})
-    if (code is None and not texts) or (code is not None and must_be_given(name)):
-        return
-    path = None if code is None else code.path()
-    if code is not None and code.is_file and is_named:
-        limit_imports(code.place, None)
-    source = None if path is None else source_fingerprint(path)
-    if code is not None and source is None:  # nowhere to be found, or built in
-        return
-    known = _recalled(_key(name))
-    is_own = known.is_named or (known.source is None if is_named is None else is_named)
-    now = _Remembered(source, is_own, _with_texts(known, texts))
-    if now != known:
-        _RECORDS.write(_key(name), {"version": 1, **asdict(now)})
-
-
-def _with_texts(known: _Remembered, texts: Mapping[str, Any]) -> tuple[str, ...]:
-    hashes = [_hash(key, value) for key, value in texts.items()]
-    return tuple(dict.fromkeys([*(text for text in known.texts if text not in hashes), *hashes]))[-MAX_TEXTS:]
-
-
-def _key(name: str) -> str:
-    """The key under which a world is remembered: its name and the path of its code."""
-    code = code_of(name)
-    return f"{canonical_name(name)}\n{'' if code is None else code.path()}"
-
-
-def _recalled(key: str) -> _Remembered:
-    record = _RECORDS.read(key)
-    if record is None or record.get("version") != 1:
-        return _Remembered()
-    try:
-        return _Remembered(record["source"], record["is_named"] is True, tuple(map(str, record["texts"])))
-    except (KeyError, TypeError):
-        return _Remembered()
-
-
 def _find_if_known(name: str, code: NamedCode, run: Path | None) -> None:
     """Make a module in the current folder importable if the user has named it there before."""
     here = path_in_current_folder(code) if code.path() is None else None
@@ -290,15 +243,109 @@ def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustErr
     )
 
 
+# --- players that a file names
+
+
+def remember_players(specs: Iterable[str]) -> None:
+    """Remember the players of the user's own code that the user has named, so that runs with them can be resumed."""
+    for spec in specs:
+        if runs_code(spec):
+            _RECORDS.write(_player_key(spec), {"version": 1})
+
+
+def approved_players(specs: Iterable[str], source: str, caller: Caller) -> tuple[str, ...]:
+    """The players that a file names, if it may; else a TrustError that says what would run.
+
+    `source` is the file, for messages. A `caller` that approves the file lets it name any, which are then remembered.
+    For one that only plays, a player that may not run becomes a text that names none: "<my_file.py:choose>".
+    """
+    specs = tuple(specs)
+    if caller.approval is not None:
+        remember_players(specs)
+        return specs
+    return tuple(_approved_player(spec, source, caller) for spec in specs)
+
+
+def _approved_player(spec: str, source: str, caller: Caller) -> str:
+    if not runs_code(spec) or _RECORDS.read(_player_key(spec)) is not None:
+        return spec
+    if caller.only_plays:
+        return f"<{spec}>"
+    raise TrustError(
+        f"{source} names the player {shortened(spec)}, which would run code that you have not named yourself; "
+        f"look at it, then add --trust, or leave it out of self_play.opponents"
+    )
+
+
+def _player_key(spec: str) -> str:
+    """The key under which a player is remembered: the place of its file and its name there.
+
+    A module is looked for where it would be imported from, the current folder included, so that another one of the
+    same name is another player.
+    """
+    where, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
+    module = "" if where.endswith(".py") else where
+    if module:
+        top = module.partition(".")[0]
+        here = [place for place in (f"{top}.py", f"{top}/__init__.py") if os.path.isfile(place)]
+        found = None if here else importlib.util.find_spec(top)
+        where = here[0] if here else (found.origin or top) if found is not None else f"{os.getcwd()}/{top}.py"
+    return f"player {os.path.realpath(where)}:{module}:{name}"
+
+
+# --- what is remembered
+
+
+def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:
+    """Let later files name this world: its code as it is now, and these parameters.
+
+    `is_named`: the user named it, so that it stays allowed after edits. None: that holds if it is not known yet.
+    """
+    code, texts = code_of(name), loaded_text(name, parameters or {})
+    if (code is None and not texts) or (code is not None and must_be_given(name)):
+        return
+    path = None if code is None else code.path()
+    if code is not None and code.is_file and is_named:
+        limit_imports(code.place, None)
+    source = None if path is None else source_fingerprint(path)
+    if code is not None and source is None:  # nowhere to be found, or built in
+        return
+    known = _recalled(_key(name))
+    is_own = known.is_named or (known.source is None if is_named is None else is_named)
+    now = _Remembered(source, is_own, _with_texts(known, texts))
+    if now != known:
+        _RECORDS.write(_key(name), {"version": 1, **asdict(now)})
+
+
+def remember_copy(copy: CopiedWorld, parameters: Mapping[str, Any]) -> None:
+    """Let runs play a copy of these files from now on, wherever it lies."""
+    known = _recalled(copy.key)
+    now = _Remembered(copy.fingerprint, False, _with_texts(known, loaded_text(copy.name, parameters)))
+    if now != known:
+        _RECORDS.write(copy.key, {"version": 1, **asdict(now)})
+
+
+def _with_texts(known: _Remembered, texts: Mapping[str, Any]) -> tuple[str, ...]:
+    hashes = [_hash(key, value) for key, value in texts.items()]
+    return tuple(dict.fromkeys([*(text for text in known.texts if text not in hashes), *hashes]))[-MAX_TEXTS:]
+
+
+def _key(name: str) -> str:
+    """The key under which a world is remembered: its name and the path of its code."""
+    code = code_of(name)
+    return f"{canonical_name(name)}\n{'' if code is None else code.path()}"
+
+
+def _recalled(key: str) -> _Remembered:
+    record = _RECORDS.read(key)
+    if record is None or record.get("version") != 1:
+        return _Remembered()
+    try:
+        return _Remembered(record["source"], record["is_named"] is True, tuple(map(str, record["texts"])))
+    except (KeyError, TypeError):
+        return _Remembered()
+
+
 def _hash(key: str, value: Any) -> str:
     """A hash of a parameter and its value."""
     return hashlib.sha256(json.dumps([key, value], sort_keys=True, default=repr).encode()).hexdigest()
-
-
-def check_name(name: str, source: str | None = None) -> None:
-    """Refuse a name that no world can have; `source` is the file that it comes from."""
-    if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise ConfigError(
-            f"{'' if source is None else f'{source}: '}env has the name {shortened(name)}, which is no world's: give "
-            f"at most {MAX_NAME_LENGTH} characters, all printable"
-        )

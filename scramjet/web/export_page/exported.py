@@ -12,7 +12,7 @@ from scramjet.arena.play.thoughts import reward_scale
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.runtime.outputs import check_output, write_output
 from scramjet.settings import coerce
-from scramjet.training.persistence.checkpoint_facts import run_of
+from scramjet.training.persistence.metadata import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.web.export_page.page import Facts, shared_page
 from scramjet.web.export_page.trial import can_try, try_page

@@ -23,7 +23,7 @@ from scramjet.players.player import Player
 from scramjet.search.rows import SearchSettings
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.searching import search_settings
+from scramjet.training.playing import search_settings
 from scramjet.web.agents import Agent, Agents, checkpoint_names
 from scramjet.web.playing.adjustable import AdjustablePlayer
 from scramjet.web.playing.request import MOST_AHEAD, RUN, STRENGTHS, PlayRequest

@@ -18,7 +18,7 @@ from scramjet.search.requirements import check_searchable
 from scramjet.search.specs import SearchSpec, parse_search, split_player
 from scramjet.settings import coerce
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.searching import search_settings
+from scramjet.training.playing import search_settings
 from scramjet.training.worlds.world_files import is_same_world
 from scramjet.web.agents import LATEST, Agent, Agents
 from scramjet.web.watching.performance import Performance

@@ -13,7 +13,7 @@ from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, WorldError
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.limits import steps_at_most
+from scramjet.training.evaluation.evaluator import steps_at_most
 from scramjet.training.pictures.stages import CONTROL_RATE, TURN_RATE, NativeStage, Stage, picture_stage
 from scramjet.training.seeds import unseen_episodes
 from scramjet.web.pictures import checked_picture, drawn, plain_text

@@ -22,9 +22,8 @@ from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.curiosity.critic import BonusCritic
 from scramjet.training.curiosity.curiosity import METRICS
 from scramjet.training.display.summary import run_info
-from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.persistence.state import begin_as_fork, trainer_tensors
-from scramjet.training.playing import load_policy
+from scramjet.training.playing import load_policy, search_settings
 from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.session import Session
 from tests.helpers.command_calls import call

@@ -22,14 +22,11 @@ from scramjet.errors import ConfigError, RankError, ScramjetError, TrainingError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.ranks.interface import Alone
 from scramjet.training.display import QuietDisplay
-from scramjet.training.parallel import together as together_module
-from scramjet.training.parallel.failures import failing_together, shared
-from scramjet.training.parallel.folder import PrivateRun
-from scramjet.training.parallel.reports import Report, merged_episodes, merged_metrics
-from scramjet.training.parallel.restarts import FinishedBeforeError, after_restart
-from scramjet.training.parallel.together import Together
+from scramjet.training.parallel import agreement
+from scramjet.training.parallel.agreement import PrivateRun, Together, failing_together, shared
+from scramjet.training.parallel.exchange import Report, merged_episodes, merged_metrics
 from scramjet.training.resume import resume_run
-from scramjet.training.start import StartRequest
+from scramjet.training.start import FinishedBeforeError, StartRequest, after_restart
 from scramjet.training.telemetry.progress import Progress
 from tests.helpers.rank_sessions import SMALL, STEPS, train_on_ranks
 from tests.helpers.run_files import last_checkpoint, timeless_lines_of
@@ -270,7 +267,7 @@ def test_another_number_of_ranks_is_refused_for_a_resume_and_taken_for_a_fork(tm
 
 
 def test_ranks_whose_weights_differ_end_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(together_module, "DIGEST_EVERY", 2)
+    monkeypatch.setattr(agreement, "DIGEST_EVERY", 2)
 
     class Tampers:
         def on_update(self, record, session):

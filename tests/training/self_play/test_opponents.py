@@ -18,10 +18,9 @@ from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Outcome, Rollout
 from scramjet.training.self_play.config import SelfPlayConfig
-from scramjet.training.self_play.league import League
+from scramjet.training.self_play.league import League, draw_members, draw_probabilities, least_missed
 from scramjet.training.self_play.members import Member, plain_weights
 from scramjet.training.self_play.opponents import GroupSize, Opponent, Opponents
-from scramjet.training.self_play.selection import draw_members, draw_probabilities, least_missed
 
 STEPS, ENVS = 24, 12
 

@@ -17,8 +17,7 @@ from scramjet.adapters.registry import load_world
 from scramjet.adapters.world_code import file_in
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, ScramjetError
-from scramjet.training.asynchronous.ray.remote_actor import Order, RemoteActor
-from scramjet.training.asynchronous.ray.sent_world import SentWorld
+from scramjet.training.asynchronous.ray.remote_actor import Order, RemoteActor, SentWorld
 from scramjet.training.components import make_policy
 from scramjet.training.config.resolution import resolve
 from scramjet.version import __version__
