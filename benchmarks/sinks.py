@@ -24,9 +24,9 @@ from statistics import median
 from typing import Any
 
 from scramjet.runtime.runs import Run
-from scramjet.training.telemetry.metrics import METRICS
-from scramjet.training.telemetry.tracking.background import Tracking
-from scramjet.training.telemetry.tracking.registry import TRACKERS
+from scramjet.telemetry.metrics import METRICS
+from scramjet.telemetry.tracking.background import Tracking
+from scramjet.telemetry.tracking.tracker import TRACKERS
 
 UPDATE_SECONDS = 0.023
 NAMES = [name for name in METRICS if name not in ("update", "step") and "*" not in name and "." not in name][:38]

@@ -12,7 +12,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
     "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "search", "players",
-    "training", "arena", "reports", "tuning", "web", "commands",
+    "telemetry", "training", "arena", "reports", "tuning", "web", "commands",
 ]  # fmt: skip
 TOP = {"cli", "gym", "__main__", "__init__"}
 

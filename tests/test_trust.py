@@ -44,12 +44,12 @@ IMPORTS = {
     "adapters.gymnasium.registered_envs": NAMED, "runtime.video.as_gif": CONSTANT,
     "web.agents": CONSTANT, "web.compare": CONSTANT, "web.runs.routes": CONSTANT,
     "runtime.video.video_file": CONSTANT,
-    **{f"training.telemetry.tracking.{each}": CONSTANT for each in
-       ("aim", "mlflow", "registry", "tensorboard", "trackio", "wandb", "wandb_files")},
+    **{f"telemetry.tracking.{each}": CONSTANT for each in
+       ("aim", "mlflow", "tracker", "tensorboard", "trackio", "wandb", "wandb_files")},
 }  # fmt: skip
 STARTS = {
     "accelerate.numba.compile_ahead": OWN_PROCESS, "adapters.gymnasium.workers.process": OWN_PROCESS,
-    "training.telemetry.tracking.process": OWN_PROCESS, "tuning.processes.client": OWN_PROCESS,
+    "telemetry.tracking.background": OWN_PROCESS, "tuning.processes.client": OWN_PROCESS,
 }  # fmt: skip
 FORKS = {
     "tuning.processes.client": OWN_PROCESS, "tuning.processes.trial_server": OWN_PROCESS,

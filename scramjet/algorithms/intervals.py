@@ -66,3 +66,12 @@ def share_half_width(share: float, trials: int) -> float:
     """The ± of a share of `trials`: how far the farther end of its Wilson interval is from it."""
     low, high = wilson_interval(share * trials, trials)
     return max(share - low, high - share)
+
+
+CONFIDENCE = 1.645
+"""Standard errors below the mean at which the lower bound lies: with 95 % confidence the true mean is above it."""
+
+
+def lower_bound(mean: float, std: float, count: int) -> float:
+    """The lower end of a one-sided 95 % confidence interval for the mean of `count` numbers of deviation `std`."""
+    return mean - CONFIDENCE * std / math.sqrt(max(count - 1, 1))

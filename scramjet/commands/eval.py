@@ -20,9 +20,9 @@ from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.terminal import is_screen, show_over, shown_in
 from scramjet.runtime.video.video_file import check_rate, check_video
+from scramjet.telemetry.readable import short_path
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.display.text import short_path
 from scramjet.training.evaluation.evaluator import Evaluator, ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.pictures.as_text import play

@@ -11,9 +11,8 @@ from scramjet.errors import ConfigError, ScramjetError, printable
 from scramjet.reports.run_selection import find_runs
 from scramjet.runtime.locks import is_in_use
 from scramjet.runtime.runs import Run
-from scramjet.training.telemetry.tracking.feed import Feed, State
-from scramjet.training.telemetry.tracking.quiet import quiet
-from scramjet.training.telemetry.tracking.registry import make_tracker, require_installed
+from scramjet.telemetry.tracking.feed import Feed, State, quiet
+from scramjet.telemetry.tracking.tracker import make_tracker, require_installed
 
 _FOLLOW_SECONDS = 1.0
 _TOLD_EVERY_SECONDS = 2.0

@@ -23,7 +23,7 @@ from scramjet.reports.curves import Tables, check_metrics, default_metric
 from scramjet.reports.groups import Group, configured, group_runs
 from scramjet.reports.run_selection import find_runs
 from scramjet.settings import coerce
-from scramjet.training.display.text import duration_in_tenths, human_count, human_number
+from scramjet.telemetry.readable import duration_in_tenths, human_count, human_number
 
 _NAME_WIDTH, _VALUE_WIDTH = 23, 17
 

@@ -16,7 +16,7 @@ from scramjet.reports.groups import FORKED_FROM, Configured, Group, differing, v
 from scramjet.reports.lineage import Lineage
 from scramjet.reports.metrics_table import STEP, TIME, MetricsTable
 from scramjet.reports.run_files import RunFiles
-from scramjet.training.telemetry.metrics import VERSUS_RANDOM
+from scramjet.telemetry.metrics import VERSUS_RANDOM
 
 EVALUATION = "last evaluation"
 

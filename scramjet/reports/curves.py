@@ -14,7 +14,7 @@ from scramjet.reports.aggregate import Aggregate, band, mean, on_grid, smoothed
 from scramjet.reports.groups import Configured, Group
 from scramjet.reports.metrics_table import STEP, Curve, MetricsTable, Numbers, thinned
 from scramjet.reports.run_files import RunFiles
-from scramjet.training.telemetry.metrics import MAIN_METRICS, VERSUS_RANDOM, main_metric
+from scramjet.telemetry.metrics import MAIN_METRICS, VERSUS_RANDOM, main_metric
 
 Axis = Literal["steps", "time"]
 MOST_POINTS = 800

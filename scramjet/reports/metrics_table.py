@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scramjet.runtime.files import open_regular
-from scramjet.training.telemetry.metrics_reading import START, Position, read_last_record, read_records
+from scramjet.telemetry.metrics_file import START, Position, read_last_record, read_records
 
 Numbers = NDArray[np.float64]
 

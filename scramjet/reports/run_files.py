@@ -23,8 +23,8 @@ from scramjet.runtime.checkpoints import checkpoints_of
 from scramjet.runtime.files import is_folder, read_link
 from scramjet.runtime.locks import is_in_use
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
+from scramjet.telemetry.metrics_file import START, Position, Reading, read_last_record, read_records
 from scramjet.training.config.reading import read_file
-from scramjet.training.telemetry.metrics_reading import START, Position, Reading, read_last_record, read_records
 
 
 class RunState(StrEnum):

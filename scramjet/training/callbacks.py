@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import CallbackError, ConfigError, did_you_mean, shortened
-from scramjet.training.display.text import short_path
+from scramjet.telemetry.metrics import Record
+from scramjet.telemetry.readable import short_path
+from scramjet.telemetry.sinks import BuiltInSink, Sink
+from scramjet.telemetry.user_metrics import UserMetrics
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.result import TrainResult
 from scramjet.training.session import Session
-from scramjet.training.telemetry.metrics import Record
-from scramjet.training.telemetry.sinks import BuiltInSink, Sink
-from scramjet.training.telemetry.user_metrics import UserMetrics
 
 Metrics = Mapping[str, float] | None
 """Metrics that a callback adds: numbers by name, or None."""

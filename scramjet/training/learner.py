@@ -32,7 +32,7 @@ from scramjet.training.learning import Learning, check_finite, make_entropy_tune
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.seeds import own_seed_of
-from scramjet.training.telemetry.update_metrics import (
+from scramjet.training.update_metrics import (
     NOTHING_TO_LEARN,
     Outcome,
     outcome_of_update,

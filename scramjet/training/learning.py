@@ -22,8 +22,8 @@ from scramjet.policies.policy import Policy
 from scramjet.policies.value_layer import value_layer
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
+from scramjet.telemetry.metrics import metric_for
 from scramjet.training.rollout.rollout import Rollout
-from scramjet.training.telemetry.metrics import metric_for
 
 Prepared = TypeVar("Prepared")
 

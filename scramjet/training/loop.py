@@ -24,6 +24,8 @@ from scramjet.runtime.ranks.environment import RANK_TIMEOUT, is_first_rank
 from scramjet.runtime.ranks.joining import joined
 from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
+from scramjet.telemetry.progress import PhaseClock
+from scramjet.telemetry.tracking.background import Tracking
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.keyword_types import Settings
@@ -35,6 +37,7 @@ from scramjet.training.display.screen import Screen
 from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations
+from scramjet.training.hints import Hints
 from scramjet.training.parallel.agreement import Together, failing_together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
@@ -43,9 +46,6 @@ from scramjet.training.resume import joined_notes
 from scramjet.training.session import Session
 from scramjet.training.start import after_restart
 from scramjet.training.stopping import Stopping
-from scramjet.training.telemetry.hints import Hints
-from scramjet.training.telemetry.phase_clock import PhaseClock
-from scramjet.training.telemetry.tracking.background import Tracking
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import World

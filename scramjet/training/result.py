@@ -9,12 +9,12 @@ from typing import Any
 
 from scramjet.algorithms.value_scaling import PopArt
 from scramjet.policies.policy import Policy
+from scramjet.telemetry.metrics import VERSUS_RANDOM
+from scramjet.telemetry.readable import short_path
 from scramjet.training.display.interface import StoppedBy
-from scramjet.training.display.text import short_path
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.metadata import facts_of, member_metadata
 from scramjet.training.session import Session
-from scramjet.training.telemetry.metrics import VERSUS_RANDOM
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -18,6 +18,7 @@ from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run, find_run
 from scramjet.runtime.trust import digest_of, handed_over
 from scramjet.settings import coerce
+from scramjet.telemetry.tracking.tracker import require_installed
 from scramjet.training.asynchronous.collector import cut_schedule
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
@@ -29,7 +30,6 @@ from scramjet.training.parallel.exchange import checkpoint_from_bytes, checkpoin
 from scramjet.training.persistence.metadata import best_of, check_fits, checkpoint_settings
 from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
-from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.worlds import world_files
 from scramjet.training.worlds.trust import NOBODY, Caller
 

@@ -28,6 +28,8 @@ from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
+from scramjet.telemetry.progress import Progress
+from scramjet.telemetry.sinks import MetricsFile, Sink
 from scramjet.training.asynchronous.actors import ActorThreads, LocalActors
 from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.collector import Asynchronous, Replayed, ScheduleLog
@@ -52,8 +54,6 @@ from scramjet.training.self_play.league import League
 from scramjet.training.self_play.members import MemberFiles
 from scramjet.training.self_play.opponents import Opponents
 from scramjet.training.self_play.setup import make_league, seat_opponents
-from scramjet.training.telemetry.progress import Progress
-from scramjet.training.telemetry.sinks import MetricsFile, Sink
 from scramjet.training.worlds.world_files import placeless_name, world_fingerprint
 
 SCHEDULE = "schedule.jsonl"

@@ -22,6 +22,7 @@ from scramjet.runtime.trust import said
 from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import SearchKind, check_searchable, note_on_chance
 from scramjet.settings import coerce
+from scramjet.telemetry.tracking.tracker import require_installed
 from scramjet.training.asynchronous.ray.cluster import require_ray
 from scramjet.training.components import limit_threads
 from scramjet.training.config import files as config_files
@@ -45,7 +46,6 @@ from scramjet.training.persistence.state import begin_as_fork, checkpoint_of, in
 from scramjet.training.persistence.weights import take_over_values
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
-from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.worlds import world_files
 from scramjet.training.worlds.trust import Caller, name_of, remember_players, world_of
 

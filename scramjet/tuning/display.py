@@ -15,7 +15,7 @@ from rich.text import Text
 
 from scramjet.errors import printable
 from scramjet.runtime.terminal import is_screen
-from scramjet.training.display.text import human_count, human_duration, human_number, short_path
+from scramjet.telemetry.readable import human_count, human_duration, human_number, short_path
 from scramjet.tuning.assignments import Outcome
 from scramjet.tuning.budget import seconds_left
 from scramjet.tuning.methods.repeats import repeats, result_of_repeat

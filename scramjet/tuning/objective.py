@@ -11,8 +11,8 @@ import numpy as np
 
 from scramjet.errors import ConfigError, RunError, did_you_mean, shortened
 from scramjet.reports.metrics_table import STEP, TIME, Curve, MetricsTable
+from scramjet.telemetry.metrics import VERSUS_RANDOM
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.telemetry.metrics import VERSUS_RANDOM
 from scramjet.tuning.settings import StudySettings
 
 FINAL, TRAINING_RETURN = "eval/mean_return", "return_100"

@@ -13,7 +13,7 @@ from scramjet.errors import RunError, ScramjetError, printable
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.files import read_regular, remove_tree
 from scramjet.runtime.locks import is_in_use
-from scramjet.training.telemetry.metrics import main_metric
+from scramjet.telemetry.metrics import main_metric
 from scramjet.tuning.assignments import Assignment, Ending, Outcome
 from scramjet.tuning.processes.client import TrialProcess, TrialServer
 from scramjet.tuning.processes.trial_server import PAUSE

@@ -11,7 +11,7 @@ import pytest
 
 from scramjet.commands import sync
 from scramjet.runtime.locks import FolderLock
-from scramjet.training.telemetry.tracking.interface import Place, Point, Tracker, Value
+from scramjet.telemetry.tracking.tracker import Place, Point, Tracker, Value
 from tests.helpers.command_calls import call, refusal
 from tests.helpers.tracked_runs import cut_after, records
 from tests.helpers.written_runs import append_records, write_run
@@ -124,7 +124,7 @@ def test_what_cannot_be_sent_is_told_and_the_others_are_sent(tool, tmp_path, cap
 @pytest.mark.rest
 def test_a_damaged_line_and_a_damaged_state_do_not_stop_tensorboard(tmp_path, capsys):
     pytest.importorskip("tensorboard")
-    from tests.training.telemetry.tracking.test_tensorboard import read, text
+    from tests.telemetry.tracking.test_tensorboard import read, text
 
     run = write_run(tmp_path, "run", records(1, 2))
     with (run / "metrics.jsonl").open("a") as file:

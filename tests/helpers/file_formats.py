@@ -27,10 +27,9 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.reports.lineage import read_lineage
 from scramjet.runtime import checkpoint_format
 from scramjet.runtime.runs import Run
+from scramjet.telemetry.tracking.tracker import RunFacts, read_state
 from scramjet.training.asynchronous.collector import read_schedule
 from scramjet.training.self_play.config import SelfPlayConfig
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.state import read_state
 from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.report.reading import read_results
@@ -309,8 +308,8 @@ RUN = (EVAL, RESUME, FORK, EXPORT, look)
 GAMES = (RESUME_GAMES, FORK_GAMES, TOURNAMENT, GRADE)
 FORMATS = (
     Format("config of a run", "runs/plain/config.toml", Toml(), (RESUME, LIST, PLOT, look), (look, LIST),
-           ("training.config.reading", "training.config.toml_text", "training.config.files", "reports.run_files",
-            "commands.train", "training.parallel.restarts", "training.telemetry.tracking.facts", "web.runs.facts")),
+           ("training.config.reading", "runtime.toml_text", "training.config.files", "reports.run_files",
+            "commands.train", "training.parallel.restarts", "telemetry.tracking.tracker", "web.runs.facts")),
     Format("config file", "config.toml", Toml(), (TRAIN_CONFIG, _load_config), (_load_config,),
            ("commands.arguments.train", "commands.arguments.spaces", "training.config.yaml_text")),
     Format("checkpoint's metadata", "runs/*/checkpoints/step_*/metadata.json", Metadata(), (*RUN, *GAMES, _load_policy),
@@ -319,10 +318,10 @@ FORMATS = (
     Format("tensors", "runs/*/checkpoints/step_*/*.safetensors", Tensors(), (*RUN, *GAMES), (_load_policy,)),
     Format("league", "runs/games/opponents/*/metadata.json", Metadata(), GAMES, ()),
     Format("metrics", "runs/plain/metrics.jsonl", JsonLines(), (RESUME, LIST, PLOT, look), (look, LIST, PLOT),
-           ("runtime.metrics_log", "reports.metrics_table", "training.telemetry.metrics_reading",
-            "training.telemetry.metrics_tail", "web.runs.facts")),
+           ("runtime.metrics_log", "reports.metrics_table", "telemetry.metrics_file",
+            "web.runs.facts")),
     Format("lineage", "runs/forked/lineage.json", Json(), (RESUME_FORK, look, sync, _lineage), (look, sync, _lineage),
-           ("reports.lineage", "training.telemetry.tracking.facts")),
+           ("reports.lineage", "telemetry.tracking.tracker")),
     Format("schedule of an asynchronous run", "schedule.jsonl", JsonLines(), (_read_schedule,), (_read_schedule,),
            ("training.asynchronous.schedule",)),
     Format("study", "study/study.toml", Toml(), (resume_study, REPORT, _open_study), (_open_study,),
@@ -333,7 +332,7 @@ FORMATS = (
     Format("population's database", "population/study.db", Database(), (_open_population,), (_open_population,)),
     Format("tournament", "tournament.jsonl", JsonLines(), (TOURNAMENT,), (), ("arena.tournaments.log",)),
     Format("state of a tracker", "state.json", Json(), (_read_state,), (_read_state,),
-           ("training.telemetry.tracking.state",)),
+           ("telemetry.tracking.tracker",)),
 )  # fmt: skip
 
 OTHER_READERS = {
@@ -369,10 +368,10 @@ OTHER_READERS = {
     "training.resume": "messages of ranks of one run",
     "training.session": "what it has just written",
     "training.stopping": "messages of ranks of one run",
-    "training.telemetry.tracking.aim": "a picture that goes to a tool as it is",
-    "training.telemetry.tracking.tensorboard": "a picture that goes to a tool as it is",
-    "training.telemetry.tracking.wandb_files": "what the tool wrote for this user",
-    "training.telemetry.tracking.process": "messages of a process of this one's",
+    "telemetry.tracking.aim": "a picture that goes to a tool as it is",
+    "telemetry.tracking.tensorboard": "a picture that goes to a tool as it is",
+    "telemetry.tracking.wandb_files": "what the tool wrote for this user",
+    "telemetry.tracking.background": "messages of a process of this one's",
     "tuning.processes.client": "messages of the trial server",
     "tuning.processes.trial_server": "requests of the study that started it",
     "tuning.ray.program": "requests of the study that started it",

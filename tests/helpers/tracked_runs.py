@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.runtime.runs import Run
-from scramjet.training.telemetry.tracking.feed import Feed, State
-from scramjet.training.telemetry.tracking.interface import Tracker
-from scramjet.training.telemetry.tracking.process import ProcessFeed
-from scramjet.training.telemetry.tracking.registry import make_tracker
-from scramjet.training.telemetry.tracking.state import read_state
+from scramjet.telemetry.tracking.background import ProcessFeed
+from scramjet.telemetry.tracking.feed import Feed, State
+from scramjet.telemetry.tracking.tracker import Tracker, make_tracker, read_state
 from tests.helpers.written_runs import append_records, record_at, write_run
 
 STEPS = [1000, 2000, 3000, 4000, 5000]

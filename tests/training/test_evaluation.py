@@ -15,6 +15,7 @@ from gymnasium.wrappers import TimeLimit
 import scramjet
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.algorithms.intervals import lower_bound
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, load_env, randint
@@ -24,7 +25,7 @@ from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.evaluation import evaluator, within_run
 from scramjet.training.evaluation.evaluator import Evaluator
-from scramjet.training.evaluation.results import Best, Evaluation, is_new_best, lower_bound
+from scramjet.training.evaluation.results import Best, Evaluation, is_new_best
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.stopping import GraceTime
 

@@ -21,13 +21,14 @@ from scramjet.policies.policy import Policy
 from scramjet.reports.curves import default_metric
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.telemetry.metrics import main_metric
+from scramjet.telemetry.readable import human_number
 from scramjet.training import session as sessions
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.display.text import UNICODE, human_number, summary_rows
+from scramjet.training.display.text import UNICODE, summary_rows
 from scramjet.training.evaluation import strength
 from scramjet.training.evaluation.strength import Strength
 from scramjet.training.self_play.members import MemberFiles
-from scramjet.training.telemetry.metrics import main_metric
 from scramjet.tuning.objective import Objective
 from scramjet.web.runs.facts import read_spark
 from tests.helpers.run_files import lines_of

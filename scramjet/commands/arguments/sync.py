@@ -8,7 +8,7 @@ from typing import Annotated
 
 from scramjet.commands.command_line import parse
 from scramjet.settings import Positional
-from scramjet.training.telemetry.tracking.registry import TrackerName
+from scramjet.telemetry.tracking.tracker import TrackerName
 
 DESCRIPTION = """Send runs to TensorBoard, Aim, Weights & Biases, MLflow or Trackio, from their metrics.jsonl.
 

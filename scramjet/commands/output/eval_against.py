@@ -12,7 +12,7 @@ from scramjet.arena.head_to_head import Match, MatchResult, play_prepared
 from scramjet.arena.players import NetworkPlayer, SearchPlayer
 from scramjet.arena.results import Score
 from scramjet.errors import printable
-from scramjet.training.display.text import short_path
+from scramjet.telemetry.readable import short_path
 from scramjet.training.worlds.world_files import shown_name
 
 USUAL_GAMES = 1000

@@ -20,6 +20,7 @@ from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, TrustError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
+from scramjet.runtime.toml_text import check_bounds
 from scramjet.runtime.trust import handed_over, said, shipped
 from scramjet.settings import CONTROL, coerce, describe, plain_parameters
 from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
@@ -29,7 +30,6 @@ from scramjet.training.config.presets import named_preset, preset_path, refuse_p
 from scramjet.training.config.reading import MAX_TOML_BYTES, read_bytes, read_file, values_in
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
-from scramjet.training.config.toml_text import check_bounds
 from scramjet.training.curiosity.config import CuriosityName, with_curiosity
 from scramjet.training.worlds.trust import NOBODY, Caller, approved_players, check_name
 from scramjet.training.worlds.world_files import (

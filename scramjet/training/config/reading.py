@@ -7,7 +7,7 @@ from typing import Any
 
 from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
-from scramjet.training.config.toml_text import read_toml
+from scramjet.runtime.toml_text import read_toml
 
 # A config has a few thousand bytes; a file of this size takes seconds to read.
 MAX_TOML_BYTES = 1 << 20

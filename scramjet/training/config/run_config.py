@@ -30,12 +30,12 @@ from scramjet.settings import (
     require_counts,
     settle,
 )
+from scramjet.telemetry.tracking.tracker import TrackerName
 from scramjet.training.config.algorithm_choice import TRAITS, Algorithm, Traits, check_algorithm
 from scramjet.training.config.mode_checks import check_mode, check_processes
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.curiosity.config import BonusConfig, CuriosityName, check_curiosity
 from scramjet.training.self_play.config import SelfPlayConfig
-from scramjet.training.telemetry.tracking.registry import TrackerName
 from scramjet.training.worlds.trust import check_name
 
 MAX_TIMESTEPS = 2**53

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 from scramjet.compile import progress as compiling
+from scramjet.telemetry.metrics import RecentMeans, Record, main_metric
 from scramjet.training.display.interface import RunInfo
 from scramjet.training.display.statistics import MAX_SHOWN, statistics_of
 from scramjet.training.display.text import PHASES
-from scramjet.training.telemetry.metrics import Record, main_metric
-from scramjet.training.telemetry.recent_means import RecentMeans
 
 DIAGNOSTIC_CURVES = {"length": "length_100", "entropy": "entropy", "approx kl": "approx_kl"}
 """Curves of every run beside the return's, by label."""

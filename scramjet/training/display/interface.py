@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from scramjet.training.telemetry.metrics import Record
+from scramjet.telemetry.metrics import Record
 
 Mode = Literal["auto", "live", "plain", "quiet"]
 StoppedBy = Literal["ctrl-c", "sigterm", "sighup", "time limit", "callback"]

@@ -21,6 +21,8 @@ from rich.text import Text
 from scramjet.errors import printable
 from scramjet.runtime.machine.gpu_load import gpu_meter
 from scramjet.runtime.machine.load import LoadMeter
+from scramjet.telemetry.metrics import Record, findings, shortlist
+from scramjet.telemetry.readable import human_duration
 from scramjet.training.display.frame import compose
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
@@ -28,14 +30,12 @@ from scramjet.training.display.text import (
     ASCII,
     UNICODE,
     hint_commands,
-    human_duration,
     next_commands,
     shell_lines,
     summary_rows,
     summary_title,
 )
 from scramjet.training.display.view import Scene
-from scramjet.training.telemetry.metrics import Record, findings, shortlist
 
 
 class LiveDisplay:

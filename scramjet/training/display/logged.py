@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scramjet.runtime.run_log import RunLog
+from scramjet.telemetry.metrics import Record, findings
 from scramjet.training.display.interface import Display, RunInfo, Summary
 from scramjet.training.display.text import summary_title
-from scramjet.training.telemetry.metrics import Record, findings
 
 
 class LoggedDisplay:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import IO
 
 from scramjet.errors import LAYOUT, printable
+from scramjet.telemetry.metrics import Record, findings, is_searched, main_metric
+from scramjet.telemetry.readable import human_count, human_duration, human_number, short_path
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
 from scramjet.training.display.statistics import names_that_fit
@@ -16,16 +18,11 @@ from scramjet.training.display.text import (
     ASCII,
     UNICODE,
     hint_commands,
-    human_count,
-    human_duration,
-    human_number,
     next_commands,
-    short_path,
     size_of,
     summary_rows,
     summary_title,
 )
-from scramjet.training.telemetry.metrics import Record, findings, is_searched, main_metric
 
 
 class QuietDisplay:

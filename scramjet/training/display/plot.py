@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from scramjet.telemetry.readable import human_count, human_number
 from scramjet.training.display.chart import Points, Window, are_alike, line_chart
-from scramjet.training.display.text import ASCII, Glyphs, human_count, human_number
+from scramjet.training.display.text import ASCII, Glyphs
 
 NOTHING_YET = "no data yet"
 """Stands in a chart without points."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from scramjet.telemetry.sinks import BuiltInSink
 from scramjet.training.display.interface import Display
-from scramjet.training.telemetry.sinks import BuiltInSink
 
 
 class Screen(BuiltInSink):

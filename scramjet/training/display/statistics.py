@@ -6,8 +6,15 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from scramjet.training.telemetry.metrics import MAIN_METRICS, MAIN_OF_SEARCH, Record, main_metric, statistic_name
-from scramjet.training.telemetry.recent_means import PREFIX, RecentMeans
+from scramjet.telemetry.metrics import (
+    MAIN_METRICS,
+    MAIN_OF_SEARCH,
+    PREFIX,
+    RecentMeans,
+    Record,
+    main_metric,
+    statistic_name,
+)
 
 MAX_SHOWN = 12
 """Most statistics that a display keeps: the first ones of a record."""

@@ -10,6 +10,8 @@ from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.networks import count_parameters
+from scramjet.telemetry.metrics import VERSUS_RANDOM, Record
+from scramjet.telemetry.progress import PhaseClock
 from scramjet.training.components import world_note
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display.interface import Hint, RunInfo, StoppedBy, Summary
@@ -17,8 +19,6 @@ from scramjet.training.display.statistics import search_findings, statistics_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
 from scramjet.training.session import Session
-from scramjet.training.telemetry.metrics import VERSUS_RANDOM, Record
-from scramjet.training.telemetry.phase_clock import PhaseClock
 from scramjet.training.worlds.world_files import shown_name
 
 

@@ -10,6 +10,8 @@ from itertools import zip_longest
 from rich.text import Text
 
 from scramjet.runtime.machine.load import Load
+from scramjet.telemetry.metrics import VERSUS_RANDOM, is_searched, main_metric
+from scramjet.telemetry.readable import human_bytes, human_count, human_duration, human_number
 from scramjet.training.display.chart import sparkline
 from scramjet.training.display.history import Curve, History
 from scramjet.training.display.plot import plot, step_axis, step_window
@@ -23,14 +25,9 @@ from scramjet.training.display.text import (
     SEARCH_DIAGNOSTICS,
     Glyphs,
     evaluation_line,
-    human_bytes,
-    human_count,
-    human_duration,
-    human_number,
     size_of,
     versus_lines,
 )
-from scramjet.training.telemetry.metrics import VERSUS_RANDOM, is_searched, main_metric
 
 PANEL_WIDTH = 38
 """Columns that a small chart needs at least."""

@@ -6,10 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scramjet.algorithms.intervals import mean_half_width
-
-CONFIDENCE = 1.645
-"""Standard errors below the mean at which the lower bound lies: with 95 % confidence the true mean is above it."""
+from scramjet.algorithms.intervals import lower_bound, mean_half_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +61,6 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, and the lower bound."""
         return {**asdict(self), "lower_bound": self.lower_bound}
-
-
-def lower_bound(mean: float, std: float, count: int) -> float:
-    """The lower end of a one-sided 95 % confidence interval for the mean of `count` numbers of deviation `std`."""
-    return mean - CONFIDENCE * std / math.sqrt(max(count - 1, 1))
 
 
 @dataclass(frozen=True, slots=True)

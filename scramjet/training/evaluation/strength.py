@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from scramjet.algorithms.intervals import lower_bound
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -22,7 +23,7 @@ from scramjet.engine.random_play import random_actions
 from scramjet.errors import CheckpointError
 from scramjet.policies.policy import Policy
 from scramjet.training.evaluation.evaluator import Player, steps_at_most
-from scramjet.training.evaluation.results import Best, lower_bound
+from scramjet.training.evaluation.results import Best
 from scramjet.training.self_play.members import Member, MemberFiles, plain_weights
 
 OPPONENTS = ("random", "first")

@@ -8,12 +8,12 @@ from types import TracebackType
 
 from scramjet.errors import ScramjetError
 from scramjet.runtime.background import Background
+from scramjet.telemetry.progress import PhaseClock
 from scramjet.training.display.interface import Display
 from scramjet.training.evaluation.results import Best, Evaluation, is_new_best
 from scramjet.training.parallel.agreement import failing_together
 from scramjet.training.persistence.state import checkpoint_of
 from scramjet.training.session import Session
-from scramjet.training.telemetry.phase_clock import PhaseClock
 
 
 class Saver:

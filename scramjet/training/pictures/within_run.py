@@ -22,14 +22,14 @@ from types import TracebackType
 from scramjet.errors import RunError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.files import is_folder, make_folder
+from scramjet.telemetry.progress import PhaseClock
+from scramjet.telemetry.readable import short_path
 from scramjet.training.display.interface import Display
-from scramjet.training.display.text import short_path
 from scramjet.training.pictures.episodes import Moment, watch
 from scramjet.training.pictures.recording import record_moments
 from scramjet.training.pictures.stages import Stage, picture_stage
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Session
-from scramjet.training.telemetry.phase_clock import PhaseClock
 
 FOLDER = "videos"
 MOST_FRAMES, MOST_SECONDS = 1000, 60.0

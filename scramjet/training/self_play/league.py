@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scramjet.algorithms.intervals import CONFIDENCE
 from scramjet.algorithms.ratings import ANCHOR_RATING, performance_rating
 from scramjet.errors import CheckpointError, shortened
 from scramjet.policies.policy import Policy
-from scramjet.training.evaluation.results import CONFIDENCE, Best
+from scramjet.training.evaluation.results import Best
 from scramjet.training.rollout.rollout import Outcome, Rollout
 from scramjet.training.self_play.config import Selection, SelfPlayConfig
 from scramjet.training.self_play.exploiter import Exploiter

@@ -14,7 +14,7 @@ from scramjet.errors import printable
 from scramjet.reports import plotly_plot
 from scramjet.reports.curves import Panel
 from scramjet.reports.themes import THEMES, ThemeName
-from scramjet.training.display.text import human_count, human_duration, human_number
+from scramjet.telemetry.readable import human_count, human_duration, human_number
 from scramjet.tuning.report import plotly_charts
 from scramjet.tuning.report.charts import Chart
 from scramjet.tuning.report.results import StudyResults, TrialState, TrialSummary

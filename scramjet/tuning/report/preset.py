@@ -13,12 +13,12 @@ import tomli_w
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.errors import printable
 from scramjet.runtime.machine.cores import available_cores
+from scramjet.telemetry.readable import human_count, human_duration
 from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import changes
 from scramjet.training.config.files import apply, starting_config, to_dict
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import nested
-from scramjet.training.display.text import human_count, human_duration
 from scramjet.tuning.report.results import StudyResults, TrialSummary
 from scramjet.tuning.report.table import spread_text
 

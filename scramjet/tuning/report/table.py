@@ -11,7 +11,7 @@ from rich.text import Text
 
 from scramjet.errors import printable
 from scramjet.reports.groups import value_text
-from scramjet.training.display.text import human_count, human_duration, human_number
+from scramjet.telemetry.readable import human_count, human_duration, human_number
 from scramjet.tuning.report.results import Spread, StudyResults, TrialState, TrialSummary
 
 MOST_SHOWN = 10

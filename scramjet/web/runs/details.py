@@ -14,7 +14,7 @@ from scramjet.errors import RunError, ScramjetError
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.files import is_folder
 from scramjet.runtime.run_log import read_log
-from scramjet.training.telemetry.metrics import METRICS, findings
+from scramjet.telemetry.metrics import METRICS, findings
 from scramjet.web.runs.curves import RunCurves
 
 VIDEO_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.(?:mp4|webm|gif)")

@@ -14,8 +14,8 @@ from typing import Any
 from scramjet.errors import ScramjetError
 from scramjet.reports.run_files import RunFiles, RunState, state_at_rest, world_label
 from scramjet.runtime.files import open_regular, read_regular
-from scramjet.training.telemetry.metrics import MAIN_METRICS, main_metric
-from scramjet.training.telemetry.metrics_reading import LONGEST_LINE
+from scramjet.telemetry.metrics import MAIN_METRICS, main_metric
+from scramjet.telemetry.metrics_file import LONGEST_LINE
 
 MAX_CONFIG = 1 << 20
 SPARK_POINTS = 24

@@ -24,8 +24,8 @@ from scramjet.errors import ScramjetError
 from scramjet.runtime.machine.gpu_load import read_driver_gpu
 from scramjet.runtime.machine.load import LoadMeter
 from scramjet.runtime.run_log import LOG_FILE, read_log
-from scramjet.training.telemetry.metrics import findings
-from scramjet.training.telemetry.metrics_reading import Position, end_of_records, read_records
+from scramjet.telemetry.metrics import findings
+from scramjet.telemetry.metrics_file import Position, end_of_records, read_records
 from scramjet.web.runs.index import RunIndex, Stamp, stamp_of
 
 EVERY_SECONDS = 0.7

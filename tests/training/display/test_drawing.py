@@ -5,12 +5,7 @@ import re
 
 import pytest
 
-from scramjet.training.display.chart import Window, line_chart, sparkline
-from scramjet.training.display.history import Curve
-from scramjet.training.display.plot import plot, scale_of, step_axis, step_window
-from scramjet.training.display.text import (
-    ASCII,
-    UNICODE,
+from scramjet.telemetry.readable import (
     duration_in_tenths,
     human_bytes,
     human_count,
@@ -18,6 +13,10 @@ from scramjet.training.display.text import (
     human_number,
     short_path,
 )
+from scramjet.training.display.chart import Window, line_chart, sparkline
+from scramjet.training.display.history import Curve
+from scramjet.training.display.plot import plot, scale_of, step_axis, step_window
+from scramjet.training.display.text import ASCII, UNICODE
 
 inf, nan = math.inf, math.nan
 

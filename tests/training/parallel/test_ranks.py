@@ -21,13 +21,13 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, RankError, ScramjetError, TrainingError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.ranks.interface import Alone
+from scramjet.telemetry.progress import Progress
 from scramjet.training.display import QuietDisplay
 from scramjet.training.parallel import agreement
 from scramjet.training.parallel.agreement import PrivateRun, Together, failing_together, shared
 from scramjet.training.parallel.exchange import Report, merged_episodes, merged_metrics
 from scramjet.training.resume import resume_run
 from scramjet.training.start import FinishedBeforeError, StartRequest, after_restart
-from scramjet.training.telemetry.progress import Progress
 from tests.helpers.rank_sessions import SMALL, STEPS, train_on_ranks
 from tests.helpers.run_files import last_checkpoint, timeless_lines_of
 from tests.helpers.thread_ranks import on_ranks

@@ -13,9 +13,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.state import Sent, run_id_beside
+from scramjet.telemetry.tracking.tracker import (
+    DEFAULT_PROJECT,
+    Place,
+    Point,
+    RunFacts,
+    Sent,
+    Tracker,
+    Value,
+    run_id_beside,
+)
 
 _mlflow: Any = import_module("mlflow")
 _entities: Any = import_module("mlflow.entities")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from scramjet.runtime.runs import Run
-from scramjet.training.telemetry.metrics_reading import read_last_record
-from scramjet.training.telemetry.metrics_tail import MetricsTail
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.interface import Point, Tracker, Value
-from scramjet.training.telemetry.tracking.state import Sent, TrackingState
+from scramjet.telemetry.metrics_file import MetricsTail, read_last_record
+from scramjet.telemetry.tracking.tracker import Point, RunFacts, Sent, Tracker, TrackingState, Value
 
 State = Literal["finished", "stopped", "running"]
 """How a run stands: it has made its last update, ended before it, or is still being trained."""
@@ -133,3 +133,46 @@ def _elapsed(record: Mapping[str, Any]) -> float:
     times = record.get("time")
     seconds: Any = times.get("elapsed_seconds") if isinstance(times, Mapping) else None
     return float(seconds) if _is_number(seconds) else 0.0
+
+
+# --- keeping what a tool's package prints out of scramjet's display
+
+
+_silenced: set[int] = set()
+_installing = threading.Lock()
+
+
+class _Stream:
+    """A standard stream that drops what silenced threads write, and is the stream itself for all others."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() in _silenced:
+            return len(text)
+        written: int = self._stream.write(text)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Drop what this thread prints inside, warnings included; other threads print as before."""
+    with _installing:
+        _silenced.add(threading.get_ident())
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is not None and not isinstance(stream, _Stream):
+                setattr(sys, name, _Stream(stream))
+    try:
+        yield
+    finally:
+        with _installing:
+            _silenced.discard(threading.get_ident())
+            for name in ("stdout", "stderr") if not _silenced else ():
+                stream = getattr(sys, name)
+                if isinstance(stream, _Stream):  # another may have been put in its place
+                    setattr(sys, name, stream._stream)

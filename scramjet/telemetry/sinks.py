@@ -12,7 +12,7 @@ is only written after its line. A sink of your own:
             value = record["return_100"]
             if value is not None and value > self._best:
                 self._best = value
-                print("\\a", end="", flush=True)
+                print("\a", end="", flush=True)
 
         def close(self):
             pass

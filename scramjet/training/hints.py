@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from scramjet.adapters.world_code import code_of
 from scramjet.engine.layout import PlayedBy
+from scramjet.telemetry.metrics import Record
+from scramjet.telemetry.readable import human_number
 from scramjet.training.display.interface import Display, Hint
-from scramjet.training.display.text import human_number
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.session import Session
-from scramjet.training.telemetry.metrics import Record
 
 UPDATES_WITHOUT_REWARD = 20
 """Updates without any reward before it is said."""

@@ -11,7 +11,7 @@ import pytest
 
 from scramjet.errors import ConfigError, RunError
 from scramjet.runtime.runs import Run
-from scramjet.training.telemetry.tracking.process import ProcessFeed
+from scramjet.telemetry.tracking.background import ProcessFeed
 from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of, records, send
 from tests.helpers.written_runs import append_records, write_run
 

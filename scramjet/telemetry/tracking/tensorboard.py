@@ -18,10 +18,8 @@ from typing import IO, Any
 from scramjet.errors import RunError
 from scramjet.runtime.files import explain_disk_errors, is_folder, make_folder, open_regular
 from scramjet.runtime.video.as_gif import as_gif
-from scramjet.training.telemetry.tracking.event_records import framed
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.interface import Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.state import Sent
+from scramjet.telemetry.tracking.event_records import framed
+from scramjet.telemetry.tracking.tracker import Place, Point, RunFacts, Sent, Tracker, Value
 
 _PROTO = "tensorboard.compat.proto"
 _events: Any = import_module(f"{_PROTO}.event_pb2")

@@ -12,9 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.runtime.video.as_gif import as_gif
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.state import Sent, run_id_beside
+from scramjet.telemetry.tracking.tracker import (
+    DEFAULT_PROJECT,
+    Place,
+    Point,
+    RunFacts,
+    Sent,
+    Tracker,
+    Value,
+    run_id_beside,
+)
 
 _aim: Any = import_module("aim")
 _errors: Any = import_module("aim.sdk.errors")

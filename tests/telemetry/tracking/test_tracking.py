@@ -16,13 +16,20 @@ import pytest
 import scramjet
 from scramjet.errors import RunError
 from scramjet.runtime.runs import Run
-from scramjet.training.telemetry.tracking import background, process
-from scramjet.training.telemetry.tracking.background import Tracking
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.feed import Feed
-from scramjet.training.telemetry.tracking.interface import Place, Point, Tracker
-from scramjet.training.telemetry.tracking.registry import require_installed
-from scramjet.training.telemetry.tracking.state import Sent, TrackingState, run_id_beside
+from scramjet.telemetry.tracking import background
+from scramjet.telemetry.tracking import background as process
+from scramjet.telemetry.tracking.background import Tracking
+from scramjet.telemetry.tracking.feed import Feed
+from scramjet.telemetry.tracking.tracker import (
+    Place,
+    Point,
+    RunFacts,
+    Sent,
+    Tracker,
+    TrackingState,
+    require_installed,
+    run_id_beside,
+)
 from tests.helpers.tracked_runs import cut_after, fed, records
 from tests.helpers.written_runs import append_records, write_run
 
@@ -251,7 +258,7 @@ def test_points_are_sent_before_a_video_that_was_told_of_first(monkeypatch: pyte
 def test_a_process_whose_tool_hangs_at_the_beginning_ends_after_its_parent(run: Run) -> None:
     code = f"""
 import sys, time
-from scramjet.training.telemetry.tracking import process
+from scramjet.telemetry.tracking import background as process
 process._LAST_SECONDS = 0.2
 process.make_tracker = lambda name: time.sleep(60)
 process.main(["aim", {str(run.path)!r}, "0"])

@@ -88,7 +88,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path):
 def test_an_event_is_framed_as_by_tensorboards_own_writer():
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    from scramjet.training.telemetry.tracking.event_records import framed
+    from scramjet.telemetry.tracking.event_records import framed
 
     for event in (b"", b"\x00", b"\xff" * 9, bytes(range(256)) * 5):
         file = io.BytesIO()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scramjet.accelerate.own_losses import MAX_NAME_LENGTH
 from scramjet.errors import ConfigError, shortened
-from scramjet.training.telemetry.metrics import is_reserved
+from scramjet.telemetry.metrics import is_reserved
 
 
 class UserMetrics:

@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import ConfigError
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.state import Sent, run_id_beside
-from scramjet.training.telemetry.tracking.wandb_files import last_step_offline
+from scramjet.telemetry.tracking.tracker import (
+    DEFAULT_PROJECT,
+    Place,
+    Point,
+    RunFacts,
+    Sent,
+    Tracker,
+    Value,
+    run_id_beside,
+)
+from scramjet.telemetry.tracking.wandb_files import last_step_offline
 
 _wandb: Any = import_module("wandb")
 

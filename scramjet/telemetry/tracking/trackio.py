@@ -13,9 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from scramjet.training.telemetry.tracking.facts import RunFacts
-from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.state import Sent
+from scramjet.telemetry.tracking.tracker import DEFAULT_PROJECT, Place, Point, RunFacts, Sent, Tracker, Value
 
 _trackio: Any = import_module("trackio")
 _storage: Any = import_module("trackio.sqlite_storage").SQLiteStorage

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.errors import RunError
-from scramjet.training.telemetry.metrics_reading import (
+from scramjet.telemetry.metrics_file import (
     LONGEST_LINE,
     START,
     end_of_records,
