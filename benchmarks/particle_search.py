@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
-from scramjet.accelerate.cuda_graphs import stage
 from scramjet.algorithms.config import SPOConfig
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs import load_env
+from scramjet.executors.cuda_graphs import stage
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy

@@ -34,10 +34,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
+from scramjet.executors.choice import choose_executor
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.runtime.machine.devices import set_threads

@@ -50,7 +50,7 @@ def seconds_to_first_update(cache: str, device: str) -> float:
 
 def compile_the_rest(cache: str) -> None:
     """What the process that compiles ahead had not come to: it ended with the first start."""
-    program = "from scramjet.accelerate.numba import compile_ahead; compile_ahead.main()"
+    program = "from scramjet.executors import compile_ahead; compile_ahead.main()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env=with_caches(cache)) as process:
         process.wait()
 

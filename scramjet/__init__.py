@@ -65,7 +65,7 @@ _HOMES = {
     "TrainResult": "scramjet.training.result",
     "Evaluation": "scramjet.training.evaluation.results",
     "Callback": "scramjet.training.callbacks",
-    "LossBatch": "scramjet.accelerate.own_losses",
+    "LossBatch": "scramjet.executors.losses",
     "Session": "scramjet.training.session",
     "train": "scramjet.training.loop",
     "tune": "scramjet.tuning.api",
@@ -89,7 +89,6 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
-    from scramjet.accelerate.own_losses import LossBatch as LossBatch
     from scramjet.adapters.make import make as make
     from scramjet.algorithms.config import AlphaZeroConfig as AlphaZeroConfig
     from scramjet.algorithms.config import PPOConfig as PPOConfig
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
     from scramjet.envs import MultiDiscrete as MultiDiscrete
     from scramjet.envs import register as register
     from scramjet.errors import ScramjetError as ScramjetError
+    from scramjet.executors.losses import LossBatch as LossBatch
     from scramjet.policies.config import PolicyConfig as PolicyConfig
     from scramjet.reports.compared import Compared as Compared
     from scramjet.reports.compared import compare as compare

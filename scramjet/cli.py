@@ -215,9 +215,9 @@ def _call(command: str, words: list[str]) -> int:
 
 def _start_ahead(words: list[str]) -> None:
     """Start what a training most likely needs, beside the loading of torch: a worker for envs, compiled kernels."""
-    from scramjet.accelerate.numba.compile_ahead import compile_ahead
     from scramjet.adapters.gymnasium.workers.started_ahead import start_ahead
     from scramjet.adapters.registry import tries_out_an_env
+    from scramjet.executors.compile_ahead import compile_ahead
 
     if tries_out_an_env(words):
         start_ahead()

@@ -11,8 +11,8 @@ PACKAGE = ROOT / "scramjet"
 FILES = sorted(PACKAGE.rglob("*.py"))
 BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
-    "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "search", "players",
-    "telemetry", "training", "arena", "reports", "tuning", "web", "commands",
+    "envs", "runtime", "compile", "kernels", "engine", "adapters", "policies", "algorithms", "executors", "search",
+    "players", "telemetry", "training", "arena", "reports", "tuning", "web", "commands",
 ]  # fmt: skip
 TOP = {"cli", "gym", "__main__", "__init__"}
 
@@ -99,8 +99,8 @@ MATHEMATICS = {
 }
 """Modules of others that are no way to a file or a process by themselves."""
 OF_OURS = {
-    *("scramjet.compile.block_sizes", "scramjet.compile.jit", "scramjet.compile.kernel_choice"),
-    *("scramjet.compile.triton", "scramjet.compile.vector_maths", "scramjet.errors", "scramjet.settings"),
+    *("scramjet.kernels.gpu.blocks", "scramjet.compile.jit", "scramjet.kernels.operations"),
+    *("scramjet.kernels.gpu.language", "scramjet.compile.vector_maths", "scramjet.errors", "scramjet.settings"),
     "scramjet.policies.compressed_values",  # mathematics that networks need as well
     "scramjet.runtime.ranks.moments",
 }

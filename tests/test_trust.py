@@ -48,7 +48,7 @@ IMPORTS = {
        ("aim", "mlflow", "tracker", "tensorboard", "trackio", "wandb", "wandb_files")},
 }  # fmt: skip
 STARTS = {
-    "accelerate.numba.compile_ahead": OWN_PROCESS, "adapters.gymnasium.workers.process": OWN_PROCESS,
+    "executors.compile_ahead": OWN_PROCESS, "adapters.gymnasium.workers.process": OWN_PROCESS,
     "telemetry.tracking.background": OWN_PROCESS, "tuning.processes.client": OWN_PROCESS,
 }  # fmt: skip
 FORKS = {

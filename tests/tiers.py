@@ -23,7 +23,7 @@ WHOLE_FILE = re.compile(r"^pytestmark = (\[.*)?pytest\.mark\.(rest|gpu)\b", re.M
 
 SECONDS = {
     "tests/learning/": 30,
-    "tests/accelerate/numba/test_executor.py": 20,
+    "tests/executors/test_numba_executor.py": 20,
     "tests/commands/test_eval.py": 15,  # whoever comes first compiles the world and the kernels of these runs
 }
 """Where items of the core may take longer than 5 s on an idle core, because they train: path and budget of an item."""

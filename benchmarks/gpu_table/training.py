@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.commands.output.rates import REPEATS, measure_env_rate
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
+from scramjet.executors.choice import choose_executor
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import torch
 from search.network import Network
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
+from scramjet.executors.choice import choose_executor
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy

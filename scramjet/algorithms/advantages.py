@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
-from scramjet.compile.kernel_choice import takes_kernels
+from scramjet.kernels.operations import takes_kernels
 
 MAX_LOG_RATIO = 20.0
 """Where the logarithm of a ratio of two policies is cut: e^20 is above every sensible clip, and far from infinity."""

@@ -89,7 +89,7 @@ def ppo_loss(
     """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B].
 
     Torch's operators learn by this function. Kernels write it again with its gradient, and tests compare them with it:
-    `accelerate/numba/loss_kernels.py`, `accelerate/triton/mlp/losses.py` and `accelerate/triton/loss_kernels.py`.
+    `kernels/cpu/losses.py`, `kernels/gpu/mlp.py` and `kernels/gpu/losses.py`.
 
     A scalar `policy_term` replaces the clipped surrogate, a scalar `value_term` the squared error of values.
     """

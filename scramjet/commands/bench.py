@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.make import pool_choices
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.algorithms.config import PPOConfig
 from scramjet.commands.arguments.bench import Arguments
 from scramjet.commands.output.rates import Rate, format_rate, measure_env_rate, median_rate
 from scramjet.compile.cuda import require_cuda
-from scramjet.compile.kernel_choice import allow_kernels
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import ENVS_PER_THREAD, NativePool
 from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import ConfigError
+from scramjet.executors.choice import choose_executor
+from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from scramjet.policies.sampling import MASKED_LOGIT, sample_rows
+from scramjet.kernels import MASKED_LOGIT
+from scramjet.kernels.cpu.acting import sample_rows
 
 
 def mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scramjet.errors import ConfigError
+from scramjet.kernels import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.settings import require, require_counts, settle
-
-MIN_LOG_STD, MAX_LOG_STD = -10.0, 2.0
-"""Where the logarithm of a Gaussian's standard deviation is kept: from 5e-5 to 7.4."""
 
 MAX_LAYERS = 64
 MAX_PLANNING_STEPS = 10_000

@@ -19,12 +19,13 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
 from scramjet.errors import ConfigError
+from scramjet.kernels import MASKED_LOGIT, MAX_LOG_STD, MIN_LOG_STD
+from scramjet.kernels.cpu.acting import sample_components, sample_normal
 from scramjet.policies import categorical
 from scramjet.policies.action_bounds import unit_scale
 from scramjet.policies.colored_noise import colored
-from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD, PolicyConfig
+from scramjet.policies.config import PolicyConfig
 from scramjet.policies.layers import keep_within
-from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
 
 
 class Distribution(ABC):

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_part, policy_space
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
+from scramjet.kernels.operations import run_heads, run_trunk
 from scramjet.policies.compressed_values import value_head
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.dense.choice import run_heads, run_trunk
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, make_distribution
 from scramjet.policies.encoders.attention import make_entity_network
 from scramjet.policies.encoders.choice import critic_encoder, make_encoder

@@ -9,8 +9,8 @@ import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
-from scramjet.compile.kernel_choice import is_traced, takes_kernels
 from scramjet.engine.privileged import is_privileged
+from scramjet.kernels.operations import is_traced, takes_kernels
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 
@@ -75,7 +75,7 @@ class ObservationNormalizer(nn.Module):
         moments = self.moments
         fits = obs.shape[1:] == moments.mean.shape or (obs.dim() == 1 and moments.mean.shape == (1,))
         if fits and takes_kernels(obs) and not (obs.requires_grad or is_traced()):
-            from scramjet.policies.dense.normalizing import normalized  # loads Triton
+            from scramjet.kernels.gpu.normalizing import normalized  # loads Triton
 
             return normalized(obs, moments.mean, moments.variance, self.clip)
         scale = (moments.variance + 1e-8).rsqrt().float()

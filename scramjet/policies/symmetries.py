@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.envs.api import Box, Discrete, MultiBinary, Symmetry
 from scramjet.errors import ConfigError, WorldError
-from scramjet.policies.encoders.convolutions.choice import is_mapped
+from scramjet.kernels.operations import is_mapped, takes_kernels
 from scramjet.policies.layers import PolicyOutput
 
 MOST_SYMMETRIES = 64
@@ -118,7 +117,7 @@ class CanonicalNetwork(nn.Module):
     def canonical(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """The turned boards that the network sees, [B, *shape], and the numbers of their symmetries, [B]."""
         if takes_kernels(obs) and not is_mapped(obs):
-            from scramjet.policies.encoders.canonical import canonical_boards
+            from scramjet.kernels.gpu.boards import canonical_boards
 
             return canonical_boards(obs, self.tables.obs_sources, self.order)
         turned = self.tables.turned(obs)  # [G, B, *shape]

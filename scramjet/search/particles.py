@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.executor import ActStep, Executor
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.config import SPOConfig
 from scramjet.algorithms.spo import (
     advantage,
@@ -21,6 +19,8 @@ from scramjet.algorithms.spo import (
 from scramjet.engine.layout import obs_bytes
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool
+from scramjet.executors.executor import ActStep, Executor
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies.categorical import draw_log_gammas
 from scramjet.policies.networks import PolicyOutput
 from scramjet.policies.policy import Policy

@@ -9,15 +9,15 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.cuda_graphs import Stage, stage
-from scramjet.accelerate.supports import Watched
-from scramjet.accelerate.torch_executor import VALUE_CHUNK
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.reward_scaling import SCALED_CLIP
 from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.simulator import Branches
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.world_pool import WorldPool
+from scramjet.executors.cuda_graphs import Stage, stage
+from scramjet.executors.supports import Watched
+from scramjet.executors.torch_executor import VALUE_CHUNK
 from scramjet.policies.networks import PolicyOutput
 from scramjet.policies.policy import Policy
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from scramjet.accelerate.own_losses import MAX_NAME_LENGTH
 from scramjet.errors import ConfigError, shortened
+from scramjet.executors.losses import MAX_NAME_LENGTH
 from scramjet.telemetry.metrics import is_reserved
 
 

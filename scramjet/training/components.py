@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from scramjet.accelerate.choice import WIDEST
 from scramjet.adapters.env_spaces import their_spaces
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.registry import ForeignWorld, is_foreign, library_of
@@ -24,6 +23,7 @@ from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool, check_stackable, stacked_space
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
+from scramjet.executors.choice import WIDEST
 from scramjet.policies.action_bounds import bounds_note
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import check_network_memory, count_parameters, default_network

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.cuda_graphs import Stage, stage
-from scramjet.accelerate.executor import Diagnostics, Executor, LossSettings
-from scramjet.accelerate.minibatches import Minibatches
-from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.supports import what_learns
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
+from scramjet.executors.cuda_graphs import Stage, stage
+from scramjet.executors.executor import Diagnostics, Executor
+from scramjet.executors.losses import LossSettings
+from scramjet.executors.samples import Minibatches, Samples
+from scramjet.executors.supports import what_learns
 from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch

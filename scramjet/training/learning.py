@@ -11,13 +11,13 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
 from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.algorithms.value_scaling import PopArt, Symlog, ValueScale
 from scramjet.errors import TrainingError
+from scramjet.executors.executor import Executor
 from scramjet.policies.policy import Policy
 from scramjet.policies.value_layer import value_layer
 from scramjet.runtime.ranks.interface import ALONE, Ranks

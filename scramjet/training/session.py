@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.env_spaces import env_spaces
 from scramjet.adapters.registry import is_foreign
 from scramjet.compile.cuda import require_cuda
-from scramjet.compile.kernel_choice import allow_kernels
 from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.executors.choice import choose_executor
+from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.machine.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.executor import Diagnostics
-from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.errors import TrainingError
+from scramjet.executors.executor import Diagnostics
+from scramjet.executors.losses import OwnLosses
 from scramjet.runtime.ranks.interface import Ranks
 from scramjet.runtime.ranks.joined_moments import of_all
 from scramjet.training.batches.batch import Batch

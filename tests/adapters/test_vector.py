@@ -11,11 +11,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import RecordEpisodeStatistics
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordVectorStatistics
 
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.vector import VectorPool
 from scramjet.algorithms.advantages import gae
 from scramjet.engine.layout import PlayedBy
 from scramjet.errors import ConfigError, WorldError
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer

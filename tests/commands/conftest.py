@@ -41,9 +41,9 @@ class Runs:
 
 @pytest.fixture(scope="package", autouse=True)
 def nothing_ahead() -> Iterator[None]:
-    """Kernels are compiled when they are called: tests/accelerate/ has the process that does so ahead."""
+    """Kernels are compiled when they are called: tests/executors/ has the process that does so ahead."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scramjet.accelerate.numba.compile_ahead.compile_ahead", lambda: None)
+        patch.setattr("scramjet.executors.compile_ahead.compile_ahead", lambda: None)
         yield
 
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import torch
 
-from scramjet.compile import triton
-from scramjet.compile.block_sizes import blocks_of, even_programs, power_of_two, product_size
-from scramjet.compile.kernel_choice import allow_kernels, takes_kernels
+from scramjet.kernels.gpu import language as triton
+from scramjet.kernels.gpu.blocks import blocks_of, even_programs, power_of_two, product_size
+from scramjet.kernels.operations import allow_kernels, takes_kernels
 from tests.helpers.sessions import SMALL, begun
 
 

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 import scramjet
-from scramjet.accelerate.cuda_graphs import Recorder, Stage
 from scramjet.adapters.registry import is_foreign
 from scramjet.engine.layout import num_players
 from scramjet.engine.trees import leaves
 from scramjet.errors import ScramjetError
+from scramjet.executors.cuda_graphs import Recorder, Stage
 from scramjet.policies import default_network
 from scramjet.search.requirements import check_searchable
 from scramjet.training.components import policy_for

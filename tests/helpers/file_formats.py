@@ -350,7 +350,7 @@ OTHER_READERS = {
     "runtime.ranks.watching": "messages of ranks of one run",
     "compile.cache_folder": "our own source",
     "compile.kernel_file": "the compile cache, the user's own and looked at for its owner",
-    "accelerate.numba.compile_ahead": "our own source",
+    "executors.compile_ahead": "our own source",
     "engine.worlds.rules": "the source of a world that is being trained",
     "adapters.gymnasium.env_state": "states of envs, put back only from the user's own checkpoints",
     "adapters.gymnasium.workers.child_processes": "the kernel's",

@@ -13,7 +13,7 @@ from typing import Any
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        "scramjet.cli", "scramjet.commands.train", "scramjet.commands.tune", "scramjet.accelerate.numba.executor",
+        "scramjet.cli", "scramjet.commands.train", "scramjet.commands.tune", "scramjet.executors.numba_executor",
         "torch._dynamo",  # an optimizer of torch imports it with its first step
     ]
 )  # fmt: skip

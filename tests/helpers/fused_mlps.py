@@ -8,13 +8,11 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import Tensor
 
-from scramjet.accelerate.executor import LossSettings
-from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.triton.mlp.fitting import fitted_mlp
-from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
-from scramjet.accelerate.triton.mlp.plan import plan_of
-from scramjet.accelerate.triton.mlp.tuning import Tuning
 from scramjet.engine.trees import map_leaves
+from scramjet.executors.losses import LossSettings
+from scramjet.executors.samples import Samples
+from scramjet.executors.triton_mlp import TritonMLP, fitted_mlp
+from scramjet.executors.triton_plan import Tuning, plan_of
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.policies.observations import lowest_observations
 

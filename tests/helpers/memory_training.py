@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Env
+from scramjet.executors.choice import choose_executor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.rollout.player import RolloutPlayer

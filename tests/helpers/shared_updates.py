@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scramjet.accelerate.executor import Executor
-from scramjet.accelerate.numba.executor import NumbaExecutor
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.trees import map_fields
 from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.executors.executor import Executor
+from scramjet.executors.numba_executor import NumbaExecutor
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.learner import Learner

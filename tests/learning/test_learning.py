@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import Backend, FrameStackPool, NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.envs import Box, Discrete, Env, load_env, randint
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner

@@ -10,11 +10,11 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import nn
 
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Categorical, Policy, PolicyConfig, SeparateActorCritic, SharedActorCritic
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.observations import without_entries

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 
 import scramjet
-from scramjet.accelerate.numba.executor import NumbaExecutor
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.exports.gymnasium_env import GymEnv, GymVectorEnv
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.target_entropy import EntropyTuner
@@ -23,6 +21,8 @@ from scramjet.engine.privileged import CRITIC, POLICY, policy_space, shown_space
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, load_env, randint
 from scramjet.errors import CheckpointError, ConfigError, PredictError
+from scramjet.executors.numba_executor import NumbaExecutor
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint, step_name
 from scramjet.training.components import policy_for

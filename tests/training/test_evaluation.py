@@ -13,13 +13,13 @@ from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 from gymnasium.wrappers import TimeLimit
 
 import scramjet
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.algorithms.intervals import lower_bound
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, load_env, randint
 from scramjet.errors import ConfigError
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig

@@ -15,15 +15,15 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import scramjet
-from scramjet.accelerate.choice import choose_executor
-from scramjet.accelerate.cuda_graphs import Recorder
-from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
+from scramjet.executors.choice import choose_executor
+from scramjet.executors.cuda_graphs import Recorder
+from scramjet.executors.torch_executor import TorchExecutor
+from scramjet.executors.torch_with_kernels import TorchWithKernels
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.shuffling import shuffle_on_gpu
 from scramjet.training.batches.whole_updates import UpdateStages

@@ -10,10 +10,10 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.errors import TrainingError
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.learner import Learner, RolloutSize
 from scramjet.training.rollout.recurrent_states import RecurrentStates

@@ -11,12 +11,11 @@ from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 
 import scramjet
-from scramjet.accelerate.losses import minibatch_loss
-from scramjet.accelerate.own_losses import OwnLosses
-from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError, TrainingError
+from scramjet.executors.losses import OwnLosses, minibatch_loss
+from scramjet.executors.samples import Samples
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Core, Policy, PolicyConfig, default_network
 from scramjet.training.learner import Learner, loss_settings
 from scramjet.training.persistence import state

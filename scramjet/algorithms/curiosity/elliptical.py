@@ -25,8 +25,8 @@ from torch import Tensor
 
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.compile.jit import RowKernel
-from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.compile.vector_maths import dot, inlined
+from scramjet.kernels.operations import takes_kernels
 
 
 class EllipticalMemory(EpisodicMemory):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.kernels.gpu.language import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
     import triton.language as tl

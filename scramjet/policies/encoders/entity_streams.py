@@ -11,8 +11,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from scramjet.kernels import MASKED_LOGIT
 from scramjet.policies.encoders.entities import EntityStream
-from scramjet.policies.sampling import MASKED_LOGIT
 
 
 def find_valid(obs: dict[str, Tensor], names: EntityStream) -> Tensor:

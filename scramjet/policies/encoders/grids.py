@@ -15,18 +15,17 @@ import torch
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
-from scramjet.compile.kernel_choice import has_hooks, is_plain_convolution, takes_kernels
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
+from scramjet.kernels.operations import are_convolutions, has_hooks, is_mapped, is_plain_convolution, takes_kernels
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.convolutions.choice import are_convolutions, is_mapped
 from scramjet.policies.encoders.images import ImageLayout, is_image
 from scramjet.policies.encoders.symbols import SymbolEntry, is_symbol_grid
 from scramjet.policies.encoders.vectors import Encoder, flat_encoder, pixel_divisor
 from scramjet.policies.layers import convolution
 
 if TYPE_CHECKING:
-    from scramjet.policies.encoders.convolutions.modules import Source
+    from scramjet.kernels.gpu.convolutions import Source
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class GridEntry:
 
     def write(self, entry: Tensor, out: Tensor, first: int) -> None:
         """The same on the GPU, as planes `first` and following of [B, H, W, P]."""
-        from scramjet.policies.encoders.convolutions.planes import write_grid
+        from scramjet.kernels.gpu.boards import write_grid
 
         settings: dict[str, Any] = {"channels_first": self.is_channels_first, "divisor": self.divisor}
         write_grid(out, first, entry, self.num_planes, **settings)
@@ -73,7 +72,7 @@ class PositionEntry:
 
     def write(self, entry: Tensor, out: Tensor, first: int) -> None:
         """The same on the GPU, as plane `first` of [B, H, W, P]."""
-        from scramjet.policies.encoders.convolutions.planes import write_position
+        from scramjet.kernels.gpu.boards import write_position
 
         write_position(out, first, entry, self.start)
 
@@ -135,7 +134,7 @@ class GridPlanes(nn.Module):
     def source(self, obs: Any) -> Source:
         """What convolutions on the GPU read: a single grid as it lies in the observation, else all planes,
         channels last."""
-        from scramjet.policies.encoders.convolutions.modules import Source
+        from scramjet.kernels.gpu.convolutions import Source
 
         name, _, entry = self._entries[0]
         first = obs if name is None else obs[name]
@@ -243,7 +242,7 @@ class GridCNN(Encoder):
 
     def _on_gpu(self, obs: Any) -> Tensor:
         """The boards after all layers, [B, C, H * W]."""
-        from scramjet.policies.encoders.convolutions.modules import convolve_modules
+        from scramjet.kernels.gpu.convolutions import convolve_modules
 
         convolutions: list[tuple[nn.Conv2d, bool]] = []
         for layer in self.layers:

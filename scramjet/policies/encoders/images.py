@@ -13,10 +13,9 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
 
-from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.errors import ConfigError
+from scramjet.kernels.operations import are_convolutions, takes_kernels
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.convolutions.choice import are_convolutions
 from scramjet.policies.encoders.vectors import Encoder, pixel_divisor
 from scramjet.policies.layers import convolution
 
@@ -104,7 +103,7 @@ class NatureCNN(ImageEncoder):
         """[B, *image] to [B, F]; on the GPU pixels are read as they are."""
         if not (takes_kernels(obs) and are_convolutions(self.layers)) or obs.requires_grad:
             return super().forward(obs)
-        from scramjet.policies.encoders.convolutions.modules import Source, convolve_modules
+        from scramjet.kernels.gpu.convolutions import Source, convolve_modules
 
         layout = self.layout
         divisor = 1.0 if obs.dtype == torch.float32 else layout.divisor

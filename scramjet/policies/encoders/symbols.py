@@ -48,6 +48,6 @@ class SymbolEntry:
 
     def write(self, entry: Tensor, out: Tensor, first: int) -> None:
         """The same on the GPU, as planes `first` and following of [B, H, W, P]."""
-        from scramjet.policies.encoders.convolutions.planes import write_symbols
+        from scramjet.kernels.gpu.boards import write_symbols
 
         write_symbols(out, first, entry, self.sizes, self.starts)

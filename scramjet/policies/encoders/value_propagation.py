@@ -17,38 +17,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium.spaces import Dict
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scramjet.compile.jit import compiled
-from scramjet.compile.kernel_choice import has_hooks, is_plain_convolution, takes_kernels
 from scramjet.errors import ConfigError
+from scramjet.kernels.cpu.planning import BOUND, LEAK, PAUSE, SHARPNESS, SMALLEST, route_back, sweep
+from scramjet.kernels.operations import has_hooks, is_mapped, is_plain_convolution, takes_kernels
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.convolutions.choice import is_mapped
 from scramjet.policies.encoders.grids import GridPlanes, is_position
 from scramjet.policies.encoders.vectors import Encoder
 from scramjet.policies.layers import convolution, keep_within, orthogonal
 from scramjet.policies.observations import without_entries
 
-SMALLEST = 1e-6
-"""Keeps logarithms finite: the value of a cell from which nothing can be reached."""
-SHARPNESS = 10.0
-"""Multiplies the outputs of the convolutions. Planning pays only once obstacles block and goals stand out, and with
-this factor an optimizer gets there sooner (supervised on mazes, in 400 gradient steps instead of more than 800)."""
-BOUND = 8.0
-"""The inputs of the sigmoids are kept within -8 to 8, so that a cell's reward or share stays above 0.0003 and can be
-learned again: a goal whose reward has fallen to 1e-9 is below SMALLEST, and no gradient reaches it any more."""
 FIRST_GUESS = 3.0
 """What a position entry adds to its cell's reward before anything is learned: every named place is first taken for a
 goal. Otherwise chance decides in the first updates whether a goal is worth more or less than the cells around it, and
 a policy that has learned to go beside it stays with that, because values spread from peaks only."""
-LEAK = 0.2
-"""The slope of the embedding below 0, so that no unit is ever dead."""
-PAUSE = 0.01
-"""Steps are counted in the logarithm of a share, which is this much more than 0 where all of a value passes."""
 MOST_PLANES, MOST_UNITS = 8, 64
 """Most planes and units of the embedding that fit on the GPU's chips; wider ones go through torch's convolutions."""
 MOST_BINARY_PLANES = 3
@@ -104,7 +90,7 @@ class ValuePropagation(Encoder):
     def agent_features(self, value: Tensor, passes: Tensor, obs: Any) -> Tensor:
         """What the agent is told of the cells around it, [B, 20]."""
         if takes_kernels(value) and not is_mapped(value):
-            from scramjet.policies.encoders.planning.agent_features import agent_features
+            from scramjet.kernels.gpu.cells import agent_features
 
             return agent_features(value, passes, obs[AGENT], self.counted_from, smallest=SMALLEST, pause=PAUSE)
         values, passable = self.around_agent(value, passes, obs)  # [B, 9]
@@ -153,8 +139,7 @@ class ValuePropagation(Encoder):
         )
 
     def _maps_on_gpu(self, obs: Any) -> tuple[Tensor, Tensor]:
-        from scramjet.policies.encoders.planning.cell_kinds import cell_kinds
-        from scramjet.policies.encoders.planning.cell_maps import CellWeights, cell_maps
+        from scramjet.kernels.gpu.cells import CellWeights, cell_kinds, cell_maps
 
         assert self.embed.bias is not None
         assert self.maps.bias is not None
@@ -204,105 +189,6 @@ class _Propagate(torch.autograd.Function):
 
 def _on_gpu() -> Any:
     """The module that does this for tensors on the GPU; machines without one cannot import it."""
-    from scramjet.policies.encoders.planning import grids
+    from scramjet.kernels.gpu import planning as grids
 
     return grids
-
-
-@compiled
-def sweep(reward: np.ndarray, passes: np.ndarray, max_sweeps: int, value: np.ndarray) -> None:
-    """Sweep until nothing changes. 16 grids are computed side by side, so that the compiler can vectorize."""
-    rows, height, width = reward.shape
-    stride = width + 2  # a border of cells without value saves checks at the edges
-    cells = (height + 2) * stride
-    v = np.empty((cells, 16), reward.dtype)
-    p = np.zeros((cells, 16), reward.dtype)
-    own = np.zeros((cells, 16), reward.dtype)
-    for first in range(0, rows, 16):
-        count = min(16, rows - first)
-        v[:] = -1e30
-        for r in range(height):
-            for c in range(width):
-                i = (r + 1) * stride + c + 1
-                for lane in range(count):
-                    v[i, lane] = reward[first + lane, r, c]
-                    p[i, lane] = passes[first + lane, r, c]
-                    own[i, lane] = (1 - p[i, lane]) * v[i, lane]
-        for sweep in range(max_sweeps):
-            moved = np.int32(0)
-            down, right = sweep % 2 == 0, sweep % 4 == 0 or sweep % 4 == 3
-            for a in range(height):
-                r = a + 1 if down else height - a
-                for b in range(width):
-                    i = r * stride + (b + 1 if right else width - b)
-                    for lane in range(16):
-                        best = max(max(v[i - 1, lane], v[i + 1, lane]), max(v[i - stride, lane], v[i + stride, lane]))
-                        offered = p[i, lane] * best + own[i, lane]
-                        moved |= np.int32(offered > v[i, lane])
-                        v[i, lane] = max(v[i, lane], offered)
-            if moved == 0:
-                break
-        for r in range(height):
-            for c in range(width):
-                for lane in range(count):
-                    value[first + lane, r, c] = v[(r + 1) * stride + c + 1, lane]
-
-
-@compiled
-def route_back(
-    reward: np.ndarray, passes: np.ndarray, value: np.ndarray, grad: np.ndarray,
-    to_reward: np.ndarray, to_passes: np.ndarray,
-) -> None:  # fmt: skip
-    """Send each cell's gradient to its own reward and share, and on to the neighbour that its value came from.
-
-    A value never exceeds the one that it came from, so these neighbours make a forest: cells are done leaves first.
-    """
-    rows, height, width = reward.shape
-    cells = height * width
-    source = np.empty(cells, np.int32)
-    waiting = np.empty(cells, np.int32)  # how many cells drew their value from this one and are not done
-    ready = np.empty(cells, np.int32)
-    pull = np.empty(cells, grad.dtype)
-    for row in range(rows):
-        v, r, p = value[row].ravel(), reward[row].ravel(), passes[row].ravel()
-        waiting[:] = 0
-        for i in range(cells):
-            pull[i] = grad[row, i // width, i % width]
-            source[i] = -1
-            if v[i] > r[i]:
-                y, x = i // width, i % width
-                best = r[i]
-                if y > 0 and v[i - width] > best:
-                    best, source[i] = v[i - width], i - width
-                if x < width - 1 and v[i + 1] > best:
-                    best, source[i] = v[i + 1], i + 1
-                if y < height - 1 and v[i + width] > best:
-                    best, source[i] = v[i + width], i + width
-                if x > 0 and v[i - 1] > best:
-                    best, source[i] = v[i - 1], i - 1
-                if source[i] >= 0:
-                    waiting[source[i]] += 1
-        count = 0
-        for i in range(cells):
-            if waiting[i] == 0:
-                ready[count] = i
-                count += 1
-        done = 0
-        while done < count:
-            i = ready[done]
-            done += 1
-            j = source[i]
-            y, x = i // width, i % width
-            if j < 0:
-                to_reward[row, y, x], to_passes[row, y, x] = pull[i], 0
-                continue
-            to_reward[row, y, x] = (1 - p[i]) * pull[i]
-            to_passes[row, y, x] = (v[j] - r[i]) * pull[i]
-            pull[j] += p[i] * pull[i]
-            waiting[j] -= 1
-            if waiting[j] == 0:
-                ready[count] = j
-                count += 1
-        for i in range(cells):
-            if waiting[i] > 0:  # equal values that came from each other by rounding
-                to_reward[row, i // width, i % width], to_passes[row, i // width, i % width] = pull[i], 0

@@ -1,4 +1,4 @@
-"""The compiled recurrences as differentiable torch functions: those of kernels.py on the CPU, those of gpu/ on a GPU.
+"""The compiled recurrences as differentiable torch functions: Numba's on the CPU, Triton's on a GPU.
 
 All is time-major. On the CPU all is float32, and a thread takes a part of the rows through all steps.
 """
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.addresses import AVAILABLE, Task
-from scramjet.compile.kernel_choice import takes_kernels
-from scramjet.policies.recurrent import kernels, parts
-from scramjet.policies.recurrent.kernels import Sequences
+from scramjet.kernels.cpu import recurrent as kernels
+from scramjet.kernels.cpu.recurrent import Sequences
+from scramjet.kernels.operations import takes_kernels
 
 THREADS_FROM_UNITS = 16_384
 """Outputs (units of all rows and steps) from which on several threads save more time than it takes to wake them."""
@@ -62,7 +62,7 @@ class Recurrence(NamedTuple):
             return _CompiledPasses(self.sequences)
         if not takes_kernels(features):
             return None
-        from scramjet.policies.recurrent.gpu import passes  # loads Triton, which takes a while
+        from scramjet.kernels.gpu import recurrent as passes
 
         return passes.choose(self.name, features, state, weights)
 
@@ -175,7 +175,7 @@ def forward(
     kept = torch.empty(features.shape[0] * features.shape[1] * core.width_kept)
     task = _task(kind.forward.address, core, features, state, begins, kept)
     task.set(outputs=outputs.numpy(), after=after.numpy())
-    parts.forward_part.in_parts(_num_parts(outputs), task.address)
+    kernels.forward_part.in_parts(_num_parts(outputs), task.address)
     return outputs, after, kept
 
 
@@ -196,7 +196,7 @@ def backward(
     task = _task(kind.backward.address, core, features, state, begins, kept)
     task.set(outputs=to_outputs.contiguous().numpy(), after=to_state.numpy(), to_features=to_features.numpy())
     task.set(to_weights=to_weights.numpy(), num_weights=sum(sizes))
-    parts.backward_part.in_parts(num_parts, task.address)
+    kernels.backward_part.in_parts(num_parts, task.address)
     found = [part.view(shape) for part, shape in zip(to_weights.sum(0).split(sizes), core.shapes, strict=True)]
     return to_features if needs_features else None, to_state, *found
 
@@ -205,7 +205,7 @@ def _task(
     function: int, core: CoreNumbers, features: Tensor, state: Tensor, begins: Tensor | None, kept: Tensor
 ) -> Task:
     steps, rows, num_features = features.shape
-    task = Task(parts.WORK)
+    task = Task(kernels.WORK)
     task.set(function=function, core=core.numbers, rows=rows, steps=steps, num_features=num_features, size=core.size)
     task.set(features=features.detach().contiguous().numpy(), state=state.detach().contiguous().numpy())
     task.set(state_size=state.shape[1], width=core.width_kept, kept=kept.numpy())

@@ -4,8 +4,8 @@ A core stands between a network's trunk and its heads. It takes the features of 
 row's state, one row of numbers; a state of zeros is the beginning of an episode.
 
 The functions `lstm`, `gru` and `mingru` are the recurrences in torch's operators, to be read and to run on any device.
-Compiled kernels with the same results up to rounding take their place (autograd.py), on the CPU those of kernels.py and
-on a GPU those of gpu/.
+Compiled kernels with the same results up to rounding take their place (autograd.py), on the CPU and
+on a GPU.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.errors import ConfigError
+from scramjet.kernels.cpu import recurrent as kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.layers import fill_orthogonal
-from scramjet.policies.recurrent import kernels
 from scramjet.policies.recurrent.autograd import Recurrence
 
 

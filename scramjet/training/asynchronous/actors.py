@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.errors import ScramjetError
+from scramjet.executors.choice import choose_executor
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.trajectories import Exchange, ScheduleError, Slot, Trajectory
 from scramjet.training.rollout.buffers import RolloutBuffers

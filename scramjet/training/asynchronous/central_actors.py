@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.choice import choose_executor
-from scramjet.accelerate.cuda_graphs import Stage, stage
-from scramjet.accelerate.executor import Executor
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import arrays_of, map_leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.executors.choice import choose_executor
+from scramjet.executors.cuda_graphs import Stage, stage
+from scramjet.executors.executor import Executor
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.actors import LocalActors, seed_of, wait_for_gpu
 from scramjet.training.asynchronous.trajectories import Trajectory

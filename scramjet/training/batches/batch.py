@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.ppo import explained_by_moments, explained_variance, normalize, normalize_by, normalizing
 from scramjet.algorithms.value_scaling import ValueScale
+from scramjet.executors.samples import Samples
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.samples import Samples
 from scramjet.compile.jit import RowKernel
 from scramjet.engine.trees import map_optional
+from scramjet.executors.samples import Samples
 from scramjet.training.rollout.recurrent_states import begins
 from scramjet.training.rollout.rollout import Rollout
 

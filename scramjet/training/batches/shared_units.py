@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.minibatches import Minibatches
-from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import normalizing
+from scramjet.executors.samples import Minibatches, Samples
 from scramjet.runtime.ranks.interface import Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.rollout.rollout import Rollout

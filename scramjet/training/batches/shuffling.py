@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.minibatches import Minibatches
-from scramjet.accelerate.samples import Samples
 from scramjet.compile.jit import RowKernel
+from scramjet.executors.samples import Minibatches, Samples
 
 NEIGHBOURS = 32
 """Samples in a run on the GPU, if the number of rows allows it."""

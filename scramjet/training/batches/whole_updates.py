@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.cuda_graphs import Stage, stage
-from scramjet.accelerate.executor import Diagnostics
+from scramjet.executors.cuda_graphs import Stage, stage
+from scramjet.executors.executor import Diagnostics
 from scramjet.training.batches.shuffling import KEYS
 from scramjet.training.update_metrics import Outcome
 

@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
-from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.engine.privileged import policy_part
 from scramjet.engine.trees import map_fields, map_leaves
+from scramjet.kernels.operations import takes_kernels
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.curiosity.networks import EveryNumberNormalizer
 from scramjet.training.rollout.rollout import Rollout
@@ -82,7 +82,7 @@ def follow_observations(normalizer: EveryNumberNormalizer, rollout: Transitions,
 def at_places(tree: Any, places: Tensor) -> Any:
     """What a tree of tensors [T, R, ...] holds at these places [B] of the flattened rollout, [B, ...]."""
     if takes_kernels(places):
-        from scramjet.accelerate.triton.selection import select_rows  # loads Triton
+        from scramjet.kernels.gpu.selection import select_rows  # loads Triton
 
         return map_leaves(lambda leaf: select_rows(leaf.flatten(0, 1), places), tree)
     return map_leaves(lambda leaf: leaf.flatten(0, 1).index_select(0, places), tree)

@@ -10,9 +10,10 @@ from gymnasium.spaces import Box
 from torch import Tensor
 from torch.nn import functional
 
-from scramjet.accelerate.executor import Diagnostics, LossSettings
-from scramjet.accelerate.samples import Samples
-from scramjet.compile.kernel_choice import takes_kernels
+from scramjet.executors.executor import Diagnostics
+from scramjet.executors.losses import LossSettings
+from scramjet.executors.samples import Samples
+from scramjet.kernels.operations import takes_kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.encoders.vectors import FlatEncoder
 from scramjet.policies.policy import Policy
@@ -20,7 +21,7 @@ from scramjet.training.curiosity.bonus import Transitions, at_places, mean_of_co
 from scramjet.training.curiosity.networks import FeatureNetwork, adam, in_chunks
 
 if TYPE_CHECKING:
-    from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
+    from scramjet.executors.triton_mlp import TritonMLP
 
 _SQUARED_ERROR = LossSettings(
     clip=0.0, entropy_coef=0.0, value_coef=1.0, value_clip=None, max_grad_norm=None, normalizes_advantages=False
@@ -51,9 +52,9 @@ class BonusCritic:
         reads_vectors = isinstance(space, Box) and space.dtype == np.float32
         if not reads_vectors or type(self.network.encoder) is not FlatEncoder:
             return None
-        from scramjet.accelerate.triton.mlp.fitting import fitted_mlp
-        from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, plan_of_critic
-        from scramjet.compile.triton import product_precision
+        from scramjet.executors.triton_mlp import fitted_mlp
+        from scramjet.executors.triton_plan import UnsupportedMLPError, plan_of_critic
+        from scramjet.kernels.gpu.language import product_precision
 
         try:
             plan = plan_of_critic(self.network, self.network.trunk, self.network.head, self._policy.normalizer)

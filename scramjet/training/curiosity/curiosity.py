@@ -13,11 +13,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from scramjet.accelerate.cuda_graphs import Stage, stage
-from scramjet.accelerate.flat_gradients import FlatGradients
-from scramjet.accelerate.minibatches import Minibatches
-from scramjet.accelerate.side_stream import SideStream
-from scramjet.accelerate.supports import what_learns
 from scramjet.algorithms.advantages import gae
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.algorithms.reward_scaling import RewardScaler
@@ -25,6 +20,10 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_part, policy_space
 from scramjet.engine.trees import leaves
+from scramjet.executors.cuda_graphs import SideStream, Stage, stage
+from scramjet.executors.samples import Minibatches
+from scramjet.executors.supports import what_learns
+from scramjet.executors.torch_executor import FlatGradients
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.observations import lowest_observations
 from scramjet.policies.policy import Policy

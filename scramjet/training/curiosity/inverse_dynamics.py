@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.engine.trees import map_leaves
+from scramjet.kernels.operations import run_trunk, unit_rows
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.dense.choice import run_trunk, unit_rows
 from scramjet.policies.distributions import Distribution
 from scramjet.policies.layers import mlp, orthogonal
 from scramjet.training.curiosity.actions import ActionNumbers

@@ -13,8 +13,8 @@ from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
 from scramjet.engine.trees import leaves, map_leaves
+from scramjet.kernels.operations import run_trunk
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.dense.choice import run_trunk
 from scramjet.policies.encoders.choice import make_encoder
 from scramjet.policies.layers import mlp, orthogonal
 from scramjet.policies.normalization import ObservationNormalizer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from scramjet.accelerate import own_losses
 from scramjet.adapters.library import TEXT_MODES
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.privileged import is_privileged
+from scramjet.executors import losses as own_losses
 from scramjet.policies.networks import count_parameters
 from scramjet.telemetry.metrics import VERSUS_RANDOM, Record
 from scramjet.telemetry.progress import PhaseClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from scramjet.accelerate.executor import ActStep, Executor
 from scramjet.compile.addresses import StepCalls
 from scramjet.engine.trees import map_leaves
+from scramjet.executors.executor import ActStep, Executor
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout.others import BoundOthers
 from scramjet.training.rollout.rollout import Rollout

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.cuda_graphs import stage
-from scramjet.accelerate.executor import Executor
 from scramjet.compile.addresses import StepCalls
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_fields
+from scramjet.executors.cuda_graphs import stage
+from scramjet.executors.executor import Executor
 from scramjet.training.rollout.acting import Acting
 from scramjet.training.rollout.buffers import RolloutBuffers
 from scramjet.training.rollout.final_observations import Finals, ValueInto, final_observations

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.cuda_graphs import Recorder, Stage
-from scramjet.accelerate.executor import Executor
 from scramjet.engine.pool import Pool, halves
 from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.cuda_pool import CudaPool
+from scramjet.executors.cuda_graphs import Recorder, Stage
+from scramjet.executors.executor import Executor
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import value_rollout

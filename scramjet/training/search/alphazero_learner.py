@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.alphazero import policy_loss
 from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig
 from scramjet.algorithms.ppo import explained_variance, value_loss
 from scramjet.engine.trees import map_leaves
+from scramjet.executors.executor import Executor
 from scramjet.policies.categorical import mask_logits
 from scramjet.search.tree import TreeResult, TreeSearch
 from scramjet.training.rollout.rollout import Rollout

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.cuda_graphs import Stage, stage
-from scramjet.accelerate.executor import Executor
-from scramjet.accelerate.supports import what_learns
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.trees import map_leaves
+from scramjet.executors.cuda_graphs import Stage, stage
+from scramjet.executors.executor import Executor
+from scramjet.executors.supports import what_learns
 from scramjet.search.search import Search
 from scramjet.training.learning import Learning, check_finite
 from scramjet.training.rollout.rollout import Rollout

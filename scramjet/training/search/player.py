@@ -8,10 +8,10 @@ from typing import Any, Generic
 
 import torch
 
-from scramjet.accelerate.executor import Executor
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.errors import TrainingError
+from scramjet.executors.executor import Executor
 from scramjet.search.search import Result, Search
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.buffers import RolloutBuffers

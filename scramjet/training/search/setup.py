@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from scramjet.accelerate.choice import choose_executor
-from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.engine.pool import Pool
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.errors import ConfigError
+from scramjet.executors.choice import choose_executor
+from scramjet.executors.losses import OwnLosses
 from scramjet.policies.policy import Policy
 from scramjet.search.particles import ParticleSearch
 from scramjet.search.requirements import check_searchable

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.config import PPOConfig, SPOConfig
 from scramjet.algorithms.ppo import value_loss
 from scramjet.algorithms.spo import kl_loss, policy_loss, temperature_loss
 from scramjet.engine.trees import map_leaves, map_optional
 from scramjet.errors import CheckpointError
+from scramjet.executors.executor import Executor
 from scramjet.policies.distributions import Distribution, MultiCategorical
 from scramjet.runtime.machine.memory import require_memory
 from scramjet.search.particles import ParticleResult, ParticleSearch

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.choice import choose_stack
-from scramjet.accelerate.executor import ActStep
 from scramjet.compile.jit import RowKernel
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import map_leaves
+from scramjet.executors.choice import choose_stack
+from scramjet.executors.executor import ActStep
 from scramjet.players.player import Player
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout.others import BoundOthers, Others

@@ -7,8 +7,9 @@ import pytest
 import torch
 from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 
+from scramjet.kernels.cpu.planning import SHARPNESS
 from scramjet.policies import PolicyConfig, make_encoder
-from scramjet.policies.encoders.value_propagation import SHARPNESS, propagate
+from scramjet.policies.encoders.value_propagation import propagate
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

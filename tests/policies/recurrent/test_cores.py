@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from scramjet.kernels.gpu import recurrent as tuning
 from scramjet.policies import GRU, LSTM, MinGRU, PolicyConfig, make_core
 from scramjet.policies.recurrent import autograd
-from scramjet.policies.recurrent.gpu import tuning
 from tests.helpers.cuda_graphs import replayed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -32,7 +32,7 @@ def kernels(request, monkeypatch):
         if request.param == "cpu":
             return torch.device("cpu")
         pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
-        from scramjet.policies.recurrent.gpu import passes
+        from scramjet.kernels.gpu import recurrent as passes
 
         if request.param == "triton" and os.environ.get("TRITON_INTERPRET") != "1":
             pytest.skip("tried on the GPU itself")
@@ -364,13 +364,17 @@ def test_a_scan_longer_than_a_tile_goes_on_from_tile_to_tile(kernels, monkeypatc
 
 def test_many_rows_are_taken_more_at_a_time_and_weights_stay_out_of_a_small_shared_memory(monkeypatch):
     device = torch.device("cpu")
-    assert [tuning.choose(tuning.ACT, "tf32", rows, 128, device).rows for rows in (1, 4095, 4096)] == [16, 16, 32]
+    assert [tuning.chosen_launch(tuning.ACT, "tf32", rows, 128, device).rows for rows in (1, 4095, 4096)] == [
+        16,
+        16,
+        32,
+    ]
     for table in (tuning.ACT, tuning.FORWARD, tuning.BACKWARD):
-        assert [tuning.choose(table, "tf32", 64, size, device).chunk > 0 for size in (1, 128, 129)] == [0, 0, 1]
-        assert tuning.choose(table, "float32", 64, 16, device).chunk > 0
+        assert [tuning.chosen_launch(table, "tf32", 64, size, device).chunk > 0 for size in (1, 128, 129)] == [0, 0, 1]
+        assert tuning.chosen_launch(table, "float32", 64, 16, device).chunk > 0
         monkeypatch.setattr(tuning, "_shared_kilobytes", lambda _: 99)
-        assert [tuning.choose(table, "tf32", 64, size, device).chunk > 0 for size in (64, 65)] == [0, 1]
-        assert tuning.choose(table, "tf32", 64, 256, device).kilobytes <= 99 * 2
+        assert [tuning.chosen_launch(table, "tf32", 64, size, device).chunk > 0 for size in (64, 65)] == [0, 1]
+        assert tuning.chosen_launch(table, "tf32", 64, 256, device).kilobytes <= 99 * 2
         monkeypatch.undo()
 
 

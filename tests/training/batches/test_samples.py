@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scramjet.accelerate.cuda_graphs import Stage
-from scramjet.accelerate.losses import minibatch_loss
-from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.config import PPOConfig
 from scramjet.algorithms.ppo import explained_variance, normalize
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete
 from scramjet.errors import TrainingError
+from scramjet.executors.cuda_graphs import Stage
+from scramjet.executors.losses import minibatch_loss
+from scramjet.executors.samples import Samples
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.policies.normalization import make_normalizer
 from scramjet.training.batches.samples import lay_out

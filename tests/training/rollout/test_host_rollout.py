@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine import Backend, FrameStackPool, NativePool
 from scramjet.engine.trees import leaves
 from scramjet.envs import load_env
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.machine.devices import set_precision
 from scramjet.training.config.files import starting_config

@@ -13,9 +13,6 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Normal, TransformedDistribution
 from torch.distributions.transforms import AffineTransform, TanhTransform
 
-from scramjet.accelerate.losses import minibatch_loss
-from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.advantages import seat_vtrace, vtrace
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine.layout import PlayedBy
@@ -23,6 +20,9 @@ from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, load_env, randint
 from scramjet.errors import ConfigError, TrainingError
+from scramjet.executors.losses import minibatch_loss
+from scramjet.executors.samples import Samples
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.batch import estimate_again
 from scramjet.training.learner import Learner, RolloutSize, loss_settings

@@ -11,14 +11,14 @@ import torch
 from gymnasium import spaces
 
 import scramjet
-from scramjet.accelerate import torch_executor
-from scramjet.accelerate.choice import choose_executor
-from scramjet.accelerate.numba.executor import NumbaExecutor
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError, WorldError
+from scramjet.executors import torch_executor
+from scramjet.executors.choice import choose_executor
+from scramjet.executors.numba_executor import NumbaExecutor
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
 from scramjet.runtime.ranks.interface import ALONE
 from scramjet.training.components import make_pool
@@ -319,7 +319,7 @@ def test_deciding_by_halves_gives_what_deciding_at_once_gives():
 @pytest.mark.rest
 def test_envs_receive_the_actions_that_a_kernel_wrote_for_them(triton_device, monkeypatch):
     """Steps of a continuous world need no operator between the kernel that draws and the envs."""
-    from scramjet.accelerate.triton.executor import TritonExecutor
+    from scramjet.executors.triton_executor import TritonExecutor
     from tests.helpers.fused_mlps import TritonMLP, plan_of
 
     pool = scramjet.make("pendulum", 5, **({"backend": "cuda"} if triton_device.type == "cuda" else {}))

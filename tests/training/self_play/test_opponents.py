@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from scramjet.accelerate.choice import choose_executor
-from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine import NativePool, Pool
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs.registry import load_env
+from scramjet.executors.choice import choose_executor
+from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.factories import adopt_factory, factory_of, is_given, pickled
 from scramjet.adapters.gymnasium.fastest_pool import QUICK_SECONDS
 from scramjet.adapters.registry import is_foreign
@@ -27,6 +26,7 @@ from scramjet.envs.api import Env
 from scramjet.envs.given import adopt_class, given_class
 from scramjet.envs.registry import canonical_name
 from scramjet.errors import ScramjetError
+from scramjet.executors.choice import choose_executor
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.devices import set_threads
 from scramjet.runtime.source_copies import Sources, fits, private_folder_with

@@ -1,1 +1,0 @@
-"""Planning on grids on the GPU: the kernels of `value_propagation`, and those before and after it."""
