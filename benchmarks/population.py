@@ -23,9 +23,9 @@ from scramjet.training.config.files import starting_config
 from scramjet.training.config.keywords import with_keywords
 from scramjet.tuning.api import go_on, new_study
 from scramjet.tuning.display import QuietDisplay
-from scramjet.tuning.population.schedules import Stretch, lineage_of_trial, schedule_text
-from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.methods.generations import Stretch, lineage_of_trial, schedule_text
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.trials import TrialServer
 
 WORLD = str(Path(__file__).parent / "fine_aim.py")
 SPACE = {"learning_rate": "log:1e-4..2e-2"}

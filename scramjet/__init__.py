@@ -76,10 +76,10 @@ _HOMES = {
     "evaluate": "scramjet.training.playing",
     "record_video": "scramjet.training.pictures.recording",
     "Recording": "scramjet.training.pictures.recording",
-    "plot": "scramjet.reports.drawn",
-    "Plot": "scramjet.reports.drawn",
-    "compare": "scramjet.reports.compared",
-    "Compared": "scramjet.reports.compared",
+    "plot": "scramjet.reports.plots",
+    "Plot": "scramjet.reports.plots",
+    "compare": "scramjet.reports.comparison",
+    "Compared": "scramjet.reports.comparison",
     "export_page": "scramjet.web.export_page.exported",
     "ExportedPage": "scramjet.web.export_page.exported",
     "play_match": "scramjet.arena.head_to_head",
@@ -105,10 +105,10 @@ if TYPE_CHECKING:
     from scramjet.errors import ScramjetError as ScramjetError
     from scramjet.executors.losses import LossBatch as LossBatch
     from scramjet.policies.config import PolicyConfig as PolicyConfig
-    from scramjet.reports.compared import Compared as Compared
-    from scramjet.reports.compared import compare as compare
-    from scramjet.reports.drawn import Plot as Plot
-    from scramjet.reports.drawn import plot as plot
+    from scramjet.reports.comparison import Compared as Compared
+    from scramjet.reports.comparison import compare as compare
+    from scramjet.reports.plots import Plot as Plot
+    from scramjet.reports.plots import plot as plot
     from scramjet.training.callbacks import Callback as Callback
     from scramjet.training.config.files import load_config as load_config
     from scramjet.training.config.files import starting_config as starting_config

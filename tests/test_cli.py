@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import scramjet
 from scramjet import cli
 from scramjet.errors import LAYOUT, ConfigError, ScramjetError, printable, shortened
-from scramjet.reports.matplotlib_plot import load_matplotlib
+from scramjet.reports.plots import load_matplotlib
 from scramjet.runtime.metrics_log import read_metrics
 from tests.helpers.command_calls import call, refusal
 

@@ -39,9 +39,9 @@ PIPE = "bytes of a process of this user that this one started"
 
 IMPORTS = {
     "scramjet": CONSTANT, "engine": CONSTANT, "policies": CONSTANT, "cli": CONSTANT, "adapters.atari": CONSTANT,
-    "adapters.exports.pettingzoo_env": CONSTANT, "tuning.packages": CONSTANT,
+    "adapters.exports.pettingzoo_env": CONSTANT, "tuning.space": CONSTANT,
     "adapters.pettingzoo": "a game of the installed package", "envs.registry": NAMED, "adapters.factories": NAMED,
-    "adapters.gymnasium.registered_envs": NAMED, "runtime.video.as_gif": CONSTANT,
+    "adapters.gymnasium.registered_envs": NAMED,
     "web.agents": CONSTANT, "web.compare": CONSTANT, "web.runs.routes": CONSTANT,
     "runtime.video.video_file": CONSTANT,
     **{f"telemetry.tracking.{each}": CONSTANT for each in
@@ -49,10 +49,10 @@ IMPORTS = {
 }  # fmt: skip
 STARTS = {
     "executors.compile_ahead": OWN_PROCESS, "adapters.gymnasium.workers.process": OWN_PROCESS,
-    "telemetry.tracking.background": OWN_PROCESS, "tuning.processes.client": OWN_PROCESS,
+    "telemetry.tracking.background": OWN_PROCESS, "tuning.trials": OWN_PROCESS,
 }  # fmt: skip
 FORKS = {
-    "tuning.processes.client": OWN_PROCESS, "tuning.processes.trial_server": OWN_PROCESS,
+    "tuning.trials": OWN_PROCESS, "tuning.trial_server": OWN_PROCESS,
     "adapters.gymnasium.workers.guard": OWN_PROCESS,
 }  # fmt: skip
 RUNS_TEXT = {
@@ -133,7 +133,7 @@ def test_trust_is_what_the_user_said_and_no_value_that_stands_in_the_code() -> N
             if isinstance(value, ast.Call) and called(value)[0] == "coerce":
                 value = value.args[1]
             name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
-            is_request = module == "tuning.processes.trial_server" and ast.unparse(value) == "request['trust']"
+            is_request = module == "tuning.trial_server" and ast.unparse(value) == "request['trust']"
             assert name.lstrip("_") == "trust" or is_request, f"{module}:{call.lineno}"
     for module, nodes in modules():
         for node in nodes:

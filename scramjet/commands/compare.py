@@ -10,7 +10,7 @@ from rich.console import Console
 
 from scramjet.commands.arguments.compare import Arguments
 from scramjet.errors import printable
-from scramjet.reports.compared import compare
+from scramjet.reports.comparison import compare
 
 
 def compare_command(arguments: Arguments) -> int:

@@ -25,9 +25,8 @@ from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator, ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.pictures.as_text import play
 from scramjet.training.pictures.recording import checked_cells, record_policy
-from scramjet.training.pictures.stages import Drawing, rate_of
+from scramjet.training.pictures.stages import Drawing, play, rate_of
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, search_settings, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.world_files import shown_name

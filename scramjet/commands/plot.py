@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from scramjet.commands.arguments.plot import Arguments
 from scramjet.errors import printable
-from scramjet.reports.drawn import plot
+from scramjet.reports.plots import plot
 from scramjet.runtime.outputs import notes_beside
 
 

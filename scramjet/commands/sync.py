@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scramjet.commands.arguments.sync import Arguments
 from scramjet.errors import ConfigError, ScramjetError, printable
-from scramjet.reports.run_selection import find_runs
+from scramjet.reports.groups import find_runs
 from scramjet.runtime.locks import is_in_use
 from scramjet.runtime.runs import Run
 from scramjet.telemetry.tracking.feed import Feed, State, quiet

@@ -6,23 +6,24 @@ returns what is there or raises one of scramjet's own errors.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
 import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from scramjet.errors import CheckpointError, ConfigError, RunError, ScramjetError
-from scramjet.reports.cutting import cut_text
-from scramjet.reports.lineage import Lineage, read_lineage
 from scramjet.runtime.checkpoint_format import read_record
 from scramjet.runtime.checkpoints import checkpoints_of
-from scramjet.runtime.files import is_folder, read_link
+from scramjet.runtime.files import is_folder, read_link, read_regular, why_unreadable
 from scramjet.runtime.locks import is_in_use
-from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
+from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than, parse_json
 from scramjet.telemetry.metrics_file import START, Position, Reading, read_last_record, read_records
 from scramjet.training.config.reading import read_file
 
@@ -231,3 +232,92 @@ def _whole(value: Any) -> int | None:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, float) or _whole(value) is not None else None
+
+
+# --- lineage.json: the checkpoint that a fork comes from, what it changed, and its ancestors
+
+
+_MAX_BYTES = 4 << 20
+_LONGEST_NAME = 255  # of a folder, in most filesystems
+_MOST_CHANGES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where a fork comes from, as its file says it; nothing of it was looked up. What is long is cut."""
+
+    parent_run: str
+    """The name of the parent's folder."""
+    parent_checkpoint: str
+    """The path of the parent's checkpoint as seen from the run's folder."""
+    parent_step: int | None
+    changed: dict[str, tuple[Any, Any]]
+    """Settings by name, `policy.hidden`, with their values before and after."""
+    parent: Lineage | None
+    """The parent's own lineage, None where it was no fork."""
+
+
+def read_lineage(path: Path) -> Lineage | None:
+    """Return the lineage in a file, None where there is no file; a RunError says what is wrong with it."""
+    try:
+        data = parse_json(read_regular(path, _MAX_BYTES))
+        json.dumps(data, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError(f"{path} {why_unreadable(error)}") from error
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {str(error)[:300]}") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{path} is damaged: it holds no lineage")
+    return _lineage_in(data)
+
+
+def _lineage_in(data: dict[str, Any]) -> Lineage:
+    checkpoint, step, changed = data.get("parent_checkpoint"), data.get("parent_step"), data.get("changed")
+    checkpoint = checkpoint if isinstance(checkpoint, str) else ""
+    pairs = changed.items() if isinstance(changed, dict) else ()
+    older = data.get("parent_lineage")
+    return Lineage(
+        parent_run=_run_in(checkpoint),
+        parent_checkpoint=cut_text(checkpoint),
+        parent_step=step if type(step) is int and abs(step) < 2**63 else None,
+        changed={
+            cut_text(key): (cut_value(pair[0]), cut_value(pair[1]))
+            for key, pair in itertools.islice(pairs, _MOST_CHANGES)
+            if isinstance(pair, list) and len(pair) == 2
+        },
+        parent=_lineage_in(older) if isinstance(older, dict) else None,
+    )
+
+
+def _run_in(checkpoint: str) -> str:
+    """The name of the run in the path of one of its checkpoints; empty where the path has none."""
+    parts = PurePosixPath(checkpoint.replace("\\", "/")).parts
+    at = next((index for index, part in enumerate(parts) if part in ("checkpoints", "opponents")), len(parts) - 1)
+    name = parts[at - 1][:_LONGEST_NAME] if at >= 1 else ""
+    return "" if name in ("..", "/") else name
+
+
+# --- texts and values of files, cut to what a person can look at
+
+
+MOST_CHARACTERS = 1_000
+
+
+def cut_text(text: str) -> str:
+    """A text as it is, or the beginning of a long one with its length and a hash: equal where the whole texts are."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{text[:MOST_CHARACTERS]}... ({len(text):,} characters, sha256 {digest})"
+
+
+def cut_value(value: Any) -> Any:
+    """A value of JSON as it is, or a large one as text that was cut."""
+    if isinstance(value, str):
+        return cut_text(value)
+    if not isinstance(value, list | dict):
+        return value
+    text = json.dumps(value)
+    return value if len(text) <= MOST_CHARACTERS else cut_text(text)

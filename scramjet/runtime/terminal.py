@@ -10,7 +10,7 @@ from typing import IO, Literal
 
 import numpy as np
 
-from scramjet.runtime.video.fitting import as_picture
+from scramjet.runtime.video.pictures import as_picture
 
 Colours = Literal["none", "256", "all"]
 """Which colours text may have."""

@@ -40,7 +40,7 @@ from scramjet.training.evaluation.within_run import RunEvaluations
 from scramjet.training.hints import Hints
 from scramjet.training.parallel.agreement import Together, failing_together
 from scramjet.training.persistence.saving import Saver
-from scramjet.training.pictures.within_run import RunVideos
+from scramjet.training.pictures.recording import RunVideos
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.resume import joined_notes
 from scramjet.training.session import Session

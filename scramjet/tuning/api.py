@@ -24,19 +24,28 @@ from scramjet.training.worlds.trust import world_of
 from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.keyword_types import TuneSettings
 from scramjet.tuning.loop import run_study
-from scramjet.tuning.methods.registry import METHODS
-from scramjet.tuning.methods.repeats import RepeatedSeeds
-from scramjet.tuning.processes.client import TrialServer
+from scramjet.tuning.methods.interface import Method
+from scramjet.tuning.methods.population import Population
+from scramjet.tuning.methods.searches import TPE, Pareto, RandomSearch, RepeatedSeeds, SuccessiveHalving
 from scramjet.tuning.ray.server import RayServer
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.results import TuneResult, result_of
-from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.settings import MethodName, StudySettings
 from scramjet.tuning.space import Space
-from scramjet.tuning.study import Study
-from scramjet.tuning.study_file import BUDGET
+from scramjet.tuning.study import BUDGET, Study
+from scramjet.tuning.trials import TrialServer
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import World
+
+METHODS: dict[MethodName, type[Method]] = {
+    "random": RandomSearch,
+    "tpe": TPE,
+    "pareto": Pareto,
+    "halving": SuccessiveHalving,
+    "pbt": Population,
+}
+"""Methods of search by name."""
 
 _STUDY_FIELDS = tuple(field.name for field in fields(StudySettings))
 

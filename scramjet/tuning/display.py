@@ -16,11 +16,10 @@ from rich.text import Text
 from scramjet.errors import printable
 from scramjet.runtime.terminal import is_screen
 from scramjet.telemetry.readable import human_count, human_duration, human_number, short_path
-from scramjet.tuning.assignments import Outcome
-from scramjet.tuning.budget import seconds_left
-from scramjet.tuning.methods.repeats import repeats, result_of_repeat
+from scramjet.tuning.methods.interface import seconds_left
+from scramjet.tuning.methods.searches import repeats, result_of_repeat
 from scramjet.tuning.results import TrialResult, ranked, trial_results
-from scramjet.tuning.stored import REASON, SCORE, SEED
+from scramjet.tuning.storage import REASON, SCORE, SEED, Outcome
 from scramjet.tuning.study import Study
 from scramjet.tuning.trials import TrialRun
 

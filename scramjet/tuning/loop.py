@@ -12,14 +12,11 @@ import time
 
 from scramjet.errors import ConfigError
 from scramjet.runtime.signals import StopSignal
-from scramjet.tuning.assignments import Assignment, Outcome
-from scramjet.tuning.budget import seconds_left
 from scramjet.tuning.display import StudyDisplay
-from scramjet.tuning.methods.interface import Method
-from scramjet.tuning.processes.client import TrialServer
-from scramjet.tuning.stored import REASON
+from scramjet.tuning.methods.interface import Method, seconds_left
+from scramjet.tuning.storage import REASON, Assignment, Outcome
 from scramjet.tuning.study import Study
-from scramjet.tuning.trials import TrialRun
+from scramjet.tuning.trials import TrialRun, TrialServer
 
 POLL_SECONDS = 0.05
 HOPELESS_TRIALS = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from scramjet.tuning.stored import ASSIGNMENT, REASON, RUN, SECONDS
+from scramjet.tuning.storage import ASSIGNMENT, REASON, RUN, SECONDS
 from scramjet.tuning.study import Study
 
 TrialState = Literal["complete", "running", "paused", "pruned", "failed"]

@@ -6,10 +6,12 @@ values is a choice too. A value that is itself a list, such as policy.hidden, is
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from scramjet.adapters.registry import parameter_defaults
@@ -20,7 +22,6 @@ from scramjet.training.config.keywords import SOURCE, with_keywords
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds.trust import Caller, remember
-from scramjet.tuning.packages import optuna_module
 
 Value = bool | int | float | str | None
 """What Optuna keeps of a setting's value; a list such as [64, 64] is the text 64x64."""
@@ -273,3 +274,13 @@ def _list_settings() -> set[str]:
             if get_origin(hint) is tuple and get_args(hint)[:1] == (int,):
                 found.add(prefix.replace("ppo.", "") + name)
     return found
+
+
+def optuna_module() -> ModuleType:
+    """Optuna, with its own messages silenced; a ConfigError names the extra where it is not installed."""
+    try:
+        optuna = importlib.import_module("optuna")
+    except ImportError as error:
+        raise ConfigError("tuning needs the package optuna; install it: pip install 'scramjet[tune]'") from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna

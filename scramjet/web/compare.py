@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from scramjet.reports.aggregate import Aggregate, Estimate
-from scramjet.reports.comparison import compare
+from scramjet.reports.comparison import compare_groups
 from scramjet.reports.curves import Axis, CurveSettings, Panel, Tables, default_metric, panels
 from scramjet.reports.groups import Configured, Group, configured, differing, group_runs
 from scramjet.reports.metrics_table import MetricsTable, json_numbers
@@ -68,7 +68,7 @@ def _answer(runs: Sequence[Configured], notes: list[str], tables: Tables, wishes
     aggregate: Aggregate = _choice(wishes, "aggregate", get_args(Aggregate))
     groups = _groups(runs, wishes.get("group") or SEEDS)
     settings = CurveSettings([metric], [_axis(wishes)], aggregate, _smooth(wishes))
-    comparison = compare(groups, runs, tables, metric, aggregate)
+    comparison = compare_groups(groups, runs, tables, metric, aggregate)
     return {
         "metric": metric,
         "metrics": [name for name in names if name not in ("step", "update")],

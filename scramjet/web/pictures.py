@@ -10,7 +10,7 @@ import numpy as np
 
 from scramjet.envs.api import Env
 from scramjet.errors import ENV_FAILURES, ScramjetError, WorldError, printable
-from scramjet.runtime.video.fitting import as_picture
+from scramjet.runtime.video.pictures import as_picture
 from scramjet.training.pictures.stages import has_pictures
 
 MOST_PIXELS = 1 << 24

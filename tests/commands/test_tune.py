@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 import scramjet
-from scramjet.tuning.study_file import StudyFile
+from scramjet.tuning.study import StudyFile
 from tests.helpers.command_calls import TINY, call, refusal
 from tests.helpers.forked_commands import start
 

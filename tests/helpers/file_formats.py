@@ -24,17 +24,17 @@ import scramjet
 from scramjet import cli
 from scramjet.errors import LAYOUT, ScramjetError, printable
 from scramjet.policies.config import PolicyConfig
-from scramjet.reports.lineage import read_lineage
+from scramjet.reports.run_files import read_lineage
 from scramjet.runtime import checkpoint_format
 from scramjet.runtime.runs import Run
 from scramjet.telemetry.tracking.tracker import RunFacts, read_state
 from scramjet.training.asynchronous.collector import read_schedule
 from scramjet.training.self_play.config import SelfPlayConfig
-from scramjet.tuning.assignments import Assignment, Outcome
-from scramjet.tuning.methods.registry import METHODS
+from scramjet.tuning.api import METHODS
 from scramjet.tuning.report.reading import read_results
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.storage import Assignment, Outcome
 from scramjet.tuning.study import Study
 from scramjet.web.runs.curves import RunCurves
 from scramjet.web.runs.details import run_details
@@ -321,11 +321,11 @@ FORMATS = (
            ("runtime.metrics_log", "reports.metrics_table", "telemetry.metrics_file",
             "web.runs.facts")),
     Format("lineage", "runs/forked/lineage.json", Json(), (RESUME_FORK, look, sync, _lineage), (look, sync, _lineage),
-           ("reports.lineage", "telemetry.tracking.tracker")),
+           ("reports.run_files", "telemetry.tracking.tracker")),
     Format("schedule of an asynchronous run", "schedule.jsonl", JsonLines(), (_read_schedule,), (_read_schedule,),
            ("training.asynchronous.schedule",)),
     Format("study", "study/study.toml", Toml(), (resume_study, REPORT, _open_study), (_open_study,),
-           ("tuning.study_file",)),
+           ("tuning.study",)),
     Format("study's database", "study/study.db", Database(), (resume_study, REPORT, _open_study), (_open_study,),
            ("tuning.storage", "tuning.trials")),
     Format("population", "population/study.toml", Toml(), (_open_population,), (_open_population,)),
@@ -357,7 +357,7 @@ OTHER_READERS = {
     "arena.solver.graded_positions": "comes with scramjet",
     "arena.solver.opening_book": "comes with scramjet",
     "commands.example": "comes with scramjet",
-    "reports.drawn": "a plot that it has just drawn",
+    "reports.plots": "a plot that it has just drawn",
     "web.export_page.assets": "comes with scramjet",
     "web.page_files": "comes with plotly",
     "training.evaluation.within_run": "messages of ranks of one run",
@@ -372,8 +372,8 @@ OTHER_READERS = {
     "telemetry.tracking.tensorboard": "a picture that goes to a tool as it is",
     "telemetry.tracking.wandb_files": "what the tool wrote for this user",
     "telemetry.tracking.background": "messages of a process of this one's",
-    "tuning.processes.client": "messages of the trial server",
-    "tuning.processes.trial_server": "requests of the study that started it",
+    "tuning.trials": "messages of the trial server",
+    "tuning.trial_server": "requests of the study that started it",
     "tuning.ray.program": "requests of the study that started it",
     "tuning.ray.remote": "a signal that the study left in its folder: a number",
     "tuning.report.preset": "the kernel's",

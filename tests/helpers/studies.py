@@ -6,14 +6,13 @@ from typing import Any
 
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.keywords import with_keywords
-from scramjet.tuning.api import new_study
+from scramjet.tuning.api import METHODS, new_study
 from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.loop import run_study
-from scramjet.tuning.methods.registry import METHODS
-from scramjet.tuning.processes.client import TrialProcess, TrialServer
-from scramjet.tuning.processes.trial_server import Pausing, train_as_asked
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
+from scramjet.tuning.trial_server import Pausing, train_as_asked
+from scramjet.tuning.trials import TrialProcess, TrialServer
 
 TINY: dict[str, Any] = {
     "total_timesteps": 768,

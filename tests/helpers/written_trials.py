@@ -8,13 +8,12 @@ from typing import Any
 from scramjet.errors import RunError
 from scramjet.training.config.files import handed_config, starting_config, to_dict
 from scramjet.training.config.run_config import RunConfig
-from scramjet.tuning.api import new_study
-from scramjet.tuning.assignments import Assignment, Outcome, run_name
+from scramjet.tuning.api import METHODS, new_study
 from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.loop import run_study
-from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.results import trial_results
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.storage import Assignment, Outcome, run_name
 from scramjet.tuning.study import Study
 from tests.helpers.written_runs import record_at, write_run
 

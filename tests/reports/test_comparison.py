@@ -21,11 +21,10 @@ from scramjet.reports.aggregate import (
     on_grid,
     smoothed,
 )
-from scramjet.reports.comparison import Comparison, compare
+from scramjet.reports.comparison import Comparison, compare_groups
 from scramjet.reports.curves import CurveSettings, Panel, Tables, check_metrics, default_metric, panels
-from scramjet.reports.groups import Configured, Group, configured, differing, flat, group_runs
+from scramjet.reports.groups import Configured, Group, configured, differing, find_runs, flat, group_runs
 from scramjet.reports.metrics_table import Curve
-from scramjet.reports.run_selection import find_runs
 from tests.helpers.written_runs import append_records, record_at, write_run
 
 
@@ -143,7 +142,7 @@ def panels_of(runs_dir: Path, *metrics: str) -> list[Panel]:
 
 
 def compared(runs_dir: Path, by: tuple[str, ...] = ()) -> Comparison:
-    return compare(*groups_of(runs_dir, by), Tables(), "return_100")
+    return compare_groups(*groups_of(runs_dir, by), Tables(), "return_100")
 
 
 def rising(top: float, updates: int = 10) -> list[dict]:

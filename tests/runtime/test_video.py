@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 
 from scramjet.errors import ConfigError, RunError
-from scramjet.runtime.video.as_gif import as_gif
-from scramjet.runtime.video.fitting import fitted
-from scramjet.runtime.video.grid import Grid
-from scramjet.runtime.video.text_picture import LEAST_COLUMNS, MARGIN, text_picture
-from scramjet.runtime.video.video_file import VideoFile, check_video
+from scramjet.runtime.video.pictures import LEAST_COLUMNS, MARGIN, Grid, fitted, text_picture
+from scramjet.runtime.video.video_file import VideoFile, as_gif, check_video
 from tests.helpers.videos import frames_of
 
 PAPER, INK = (250, 248, 244), (200, 30, 60)

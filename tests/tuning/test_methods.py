@@ -9,13 +9,11 @@ import optuna
 import pytest
 
 from scramjet.errors import ConfigError, RunError
-from scramjet.tuning.assignments import Assignment, Outcome
-from scramjet.tuning.methods.halving import rungs
 from scramjet.tuning.methods.interface import Method
-from scramjet.tuning.methods.repeats import RepeatedSeeds, best_trials, repeats
-from scramjet.tuning.methods.sampled import seed_of
+from scramjet.tuning.methods.searches import RepeatedSeeds, best_trials, repeats, rungs, seed_of
 from scramjet.tuning.report.reading import read_results
 from scramjet.tuning.results import result_of, trial_results
+from scramjet.tuning.storage import Assignment, Outcome
 from scramjet.tuning.study import Study
 from tests.helpers.written_trials import (
     WritingServer,

@@ -12,9 +12,15 @@ from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.training.config.files import load_config
 from scramjet.training.config.keywords import with_keywords
-from scramjet.tuning.population.exploit_explore import explored, first_settings, moved, next_generation
-from scramjet.tuning.population.generations import generations, stops
-from scramjet.tuning.population.schedules import found_settings
+from scramjet.tuning.methods.generations import (
+    explored,
+    first_settings,
+    found_settings,
+    generations,
+    moved,
+    next_generation,
+    stops,
+)
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import parse_dimension

@@ -20,10 +20,9 @@ from scramjet.runtime.trust import said
 from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.api import new_study
-from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.report.reading import read_results
 from scramjet.tuning.settings import StudySettings
-from scramjet.tuning.stored import ASSIGNMENT, REASON, RUN, SECONDS, SPENT_SECONDS, STEPS
+from scramjet.tuning.storage import ASSIGNMENT, REASON, RUN, SECONDS, SPENT_SECONDS, STEPS, Assignment, Outcome
 from scramjet.tuning.study import Study
 from scramjet.tuning.trials import MAX_ATTEMPTS, TrialRun
 from tests.helpers.written_trials import WritingServer, WrittenProcess, run_written, written_study

@@ -17,7 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 import scramjet
 from scramjet.errors import ConfigError
 from scramjet.training.config.run_config import EvaluationConfig
-from scramjet.training.pictures.as_text import play
+from scramjet.training.pictures.stages import play
 from scramjet.training.playing import load_trained
 from scramjet.web.agents import Agents
 from scramjet.web.context import THINKING

@@ -16,9 +16,8 @@ from scramjet.arena.play.watching import begin_game
 from scramjet.runtime.outputs import output_file
 from scramjet.runtime.video.video_file import check_video
 from scramjet.training.components import make_pool
-from scramjet.training.pictures.episodes import Moment
 from scramjet.training.pictures.recording import Progress, Recording, record_moments
-from scramjet.training.pictures.stages import Drawing, has_pictures, native_rate
+from scramjet.training.pictures.stages import Drawing, Moment, has_pictures, native_rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from scramjet.commands.command_line import parse
 from scramjet.reports.aggregate import Aggregate
-from scramjet.reports.themes import ThemeName
+from scramjet.reports.figures import ThemeName
 from scramjet.settings import Positional
 
 DESCRIPTION = """Draw learning curves of runs over steps and wall time.

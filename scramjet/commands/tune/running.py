@@ -15,11 +15,10 @@ from scramjet.settings import flag
 from scramjet.training.worlds.trust import Caller, name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import make_display
-from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
-from scramjet.tuning.study import Study
-from scramjet.tuning.study_file import BUDGET
+from scramjet.tuning.study import BUDGET, Study
+from scramjet.tuning.trials import TrialServer
 
 
 def run_study(given: Given) -> int:

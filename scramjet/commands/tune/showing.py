@@ -10,7 +10,7 @@ from scramjet.errors import ConfigError, RunError, printable
 from scramjet.runtime.outputs import check_output, is_stream, write_output
 from scramjet.runtime.trust import said
 from scramjet.telemetry.readable import short_path
-from scramjet.tuning.methods.repeats import repeats
+from scramjet.tuning.methods.searches import repeats
 from scramjet.tuning.report import matplotlib_charts
 from scramjet.tuning.report.charts import charts
 from scramjet.tuning.report.reading import read_results

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 from collections.abc import Iterator
 from fractions import Fraction
+from importlib import import_module, util
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -24,7 +26,7 @@ import numpy as np
 from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.files import disk_error, fsync_directory, temporary_path
 from scramjet.runtime.outputs import output_file
-from scramjet.runtime.video.fitting import fitted, scaled_up
+from scramjet.runtime.video.pictures import fitted, scaled_up
 
 SUFFIXES = (".mp4", ".gif", ".webm")
 LEAST_FRAMES_PER_SECOND, MOST_FRAMES_PER_SECOND = 0.01, 240
@@ -120,7 +122,7 @@ class VideoFile:
         self._shape = (height + height % 2, width + width % 2)  # colours are kept for every second pixel
         suffix = self.path.suffix.lower()
         if suffix == ".gif":
-            from scramjet.runtime.video.gif import GifEncoder
+            from scramjet.runtime.video.video_file import GifEncoder
 
             self._encoder = GifEncoder(self._aside, self.frames_per_second)
         else:
@@ -181,3 +183,103 @@ class _AvEncoder:
 
     def give_up(self) -> None:
         self._container.close()
+
+
+# --- Writes a GIF frame by frame: each frame has the colours it needs, and only what changed is stored
+
+
+TICKS_PER_SECOND = 100
+"""A GIF counts time in hundredths of a second; browsers slow down frames of less than two."""
+LEAST_TICKS, MOST_TICKS = 2, 60_000
+"""Of one frame. A GIF has 16 bits for them: a frame that stays longer is written again."""
+
+
+class GifEncoder:
+    """Frames of one size to a GIF that repeats for ever. One frame waits until it is known how long it stays."""
+
+    def __init__(self, path: Path, frames_per_second: float) -> None:
+        self._file = path.open("xb")
+        self._seconds = 1 / frames_per_second
+        self._shown: Any = None  # the picture that the viewer sees after all that was added
+        self._waiting: Any = None  # the part of it that is not written yet
+        self._corner = (0, 0)
+        self._num_added = self._ticks_written = 0
+
+    def add(self, frame: np.ndarray) -> None:
+        """Encode one frame [height, width, 3] uint8."""
+        from PIL import Image, ImageChops
+
+        picture = Image.fromarray(frame)
+        box = (0, 0, *picture.size) if self._shown is None else ImageChops.difference(picture, self._shown).getbbox()
+        if box is not None and self._is_due:
+            self._write_waiting()
+            self._waiting, self._corner = picture.crop(box), box[:2]
+            self._shown = picture
+        self._num_added += 1
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the frame that waits was shown for long enough to be followed by another."""
+        return self._waiting is None or self._ticks_of_waiting >= LEAST_TICKS
+
+    @property
+    def _ticks_of_waiting(self) -> int:
+        return round(self._num_added * self._seconds * TICKS_PER_SECOND) - self._ticks_written
+
+    def _write_waiting(self) -> None:
+        from PIL import GifImagePlugin, Image
+
+        if self._waiting is None:
+            return
+        part = self._waiting.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        if not self._file.tell():
+            header, _ = GifImagePlugin.getheader(part, info={"loop": 0})
+            self._file.write(b"".join(header))
+        ticks = max(LEAST_TICKS, self._ticks_of_waiting)
+        self._ticks_written += ticks
+        while ticks > 0:
+            # What is left for the last time is not too short to be shown.
+            now = ticks if ticks <= MOST_TICKS else min(MOST_TICKS, ticks - LEAST_TICKS)
+            milliseconds = now * 1000 // TICKS_PER_SECOND
+            blocks = GifImagePlugin.getdata(part, self._corner, duration=milliseconds, include_color_table=True)
+            self._file.write(b"".join(blocks))
+            ticks -= now
+
+    def close(self) -> None:
+        """Write the last frame and the end of the file."""
+        try:
+            self._write_waiting()
+            self._file.write(b";")
+        finally:
+            self._file.close()
+
+    def give_up(self) -> None:
+        """Close the file as it is."""
+        self._file.close()
+
+
+# --- Turns videos into GIFs, for tools that show pictures only
+
+
+_MAX_FRAMES = 200
+_MAX_PIXELS = 320 * 320
+"""Of a frame; larger ones are made smaller."""
+
+
+def as_gif(path: Path) -> bytes | None:
+    """The bytes of a GIF of a video; None where the packages that read videos are missing."""
+    if any(util.find_spec(name) is None for name in ("av", "PIL")):
+        return None
+    av: Any = import_module("av")
+    with av.open(str(path)) as video:
+        stream = video.streams.video[0]
+        rate = float(stream.average_rate or 25)
+        frames = [frame.to_image() for frame, _ in zip(video.decode(stream), range(_MAX_FRAMES), strict=False)]
+    if not frames:
+        return None
+    scale = min(1.0, (_MAX_PIXELS / (frames[0].width * frames[0].height)) ** 0.5)
+    size = max(1, round(frames[0].width * scale)), max(1, round(frames[0].height * scale))
+    small = [frame.resize(size) for frame in frames]
+    gif = io.BytesIO()
+    small[0].save(gif, "gif", save_all=True, append_images=small[1:], duration=1000 / rate, loop=0)
+    return gif.getvalue()

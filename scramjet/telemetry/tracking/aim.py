@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from scramjet.runtime.video.as_gif import as_gif
+from scramjet.runtime.video.video_file import as_gif
 from scramjet.telemetry.tracking.tracker import (
     DEFAULT_PROJECT,
     Place,

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from scramjet.errors import RunError
 from scramjet.runtime.files import explain_disk_errors, is_folder, make_folder, open_regular
-from scramjet.runtime.video.as_gif import as_gif
+from scramjet.runtime.video.video_file import as_gif
 from scramjet.telemetry.tracking.event_records import framed
 from scramjet.telemetry.tracking.tracker import Place, Point, RunFacts, Sent, Tracker, Value
 

@@ -1,24 +1,34 @@
-"""Where episodes are played to be watched: a pool whose positions are drawn, also the last of each episode."""
+"""Episodes played one step at a time to be watched: the loop behind text in a terminal, videos and the page.
+
+A stage is a pool whose positions are drawn, also the last of each episode; `watch` plays on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from scramjet.adapters.gymnasium.rendering import RenderedPool
 from scramjet.adapters.libraries import GYM, PETTINGZOO, VEC
 from scramjet.adapters.registry import ForeignWorld
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs.api import Box, Env, state_fields
 from scramjet.errors import ConfigError
+from scramjet.policies.policy import Policy
+from scramjet.search.rows import SearchSettings
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.evaluation.evaluator import make_player, steps_at_most
+from scramjet.training.seeds import unseen_episodes
 
 CONTROL_RATE, BOARD_RATE, TURN_RATE = 30.0, 10.0, 2.0
 """Frames a second at which a world is watched: one that moves smoothly, one that moves by cells, one of turns."""
@@ -166,3 +176,68 @@ def native_rate(env: Env) -> float:
         return TURN_RATE
     kinds = [field[0] if isinstance(field, tuple) else field for field in state_fields(env).values()]
     return CONTROL_RATE if any(np.dtype(kind).kind == "f" for kind in kinds) else BOARD_RATE
+
+
+# --- the loop
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How the episodes of N envs stand after a step; those that have ended stay as they were."""
+
+    drawings: list[Drawing]  # [N]
+    returns: np.ndarray  # [N, players] float64, so far
+    steps: np.ndarray  # [N] int64
+    has_ended: np.ndarray  # [N] bool: by itself, or cut
+
+
+def watch(
+    stage: Stage,
+    policy: Policy,
+    config: RunConfig,
+    seeds: EpisodeSeed,
+    *,
+    rounds: int = 1,
+    search: SearchSettings | None = None,
+) -> Iterator[Moment]:
+    """Play one episode of every env, `rounds` times, and tell of each step; the first moment is before any.
+
+    Actions are searched or drawn, and episodes cut, as in an evaluation with this config; the first round plays the
+    episodes that an evaluation with these seeds begins with.
+    """
+    pool = stage.pool
+    longest = steps_at_most(pool, config.eval.max_steps)
+    generator = torch.Generator().manual_seed(seeds.key)
+    shape = (pool.num_envs, pool.num_players)
+    is_through = False  # every env has begun its next episode by itself
+    for number in range(rounds):
+        if not is_through:
+            out = pool.reset(seeds if number == 0 else seeds.after("cut", number))
+            player = make_player(pool, policy, generator, samples=config.eval.samples, search=search)
+        drawings, returns = stage.drawings(out), np.zeros(shape)
+        steps, is_over = np.zeros(pool.num_envs, np.int64), np.zeros(pool.num_envs, np.bool_)
+        ended = is_over.copy()
+        yield Moment(list(drawings), returns.copy(), steps.copy(), ended.copy())
+        while not ended.all():
+            out, drawn = stage.step(player.act(out), np.flatnonzero(~ended))
+            player.see(out)
+            for i, drawing in drawn.items():
+                drawings[i] = drawing
+            returns += np.where(ended[:, None], 0.0, out.reward.reshape(shape))
+            steps += ~ended
+            lengths = pool.unfinished()[1].reshape(shape)
+            is_over = is_over | (~ended & (lengths.max(1) == 0))
+            ended = is_over | (steps == longest)
+            yield Moment(list(drawings), returns.copy(), steps.copy(), ended.copy())
+        is_through = bool(is_over.all()) and pool.num_envs == 1
+
+
+def play(
+    policy: Policy, config: RunConfig, seed: int, episodes: int, search: SearchSettings | None = None
+) -> Iterator[tuple[Drawing, float, int, bool]]:
+    """Play episodes one step at a time: a drawing, the return so far, the step, and whether it ended."""
+    stage = text_stage(config)
+    with contextlib.closing(stage.pool):
+        for moment in watch(stage, policy, config, unseen_episodes(seed), rounds=episodes, search=search):
+            total = float(moment.returns.sum())
+            yield moment.drawings[0], total, int(moment.steps[0]), bool(moment.has_ended[0])

@@ -18,7 +18,7 @@ from typing import Any
 from scramjet.errors import ScramjetError
 from scramjet.runtime.files import emptied
 from scramjet.training.asynchronous.ray.cluster import RayCluster
-from scramjet.tuning.ray.messages import REQUESTS, tell
+from scramjet.tuning.ray.server import REQUESTS, tell
 
 SILENT_SECONDS = 25.0
 """How long a cluster may not answer before it counts as gone."""
@@ -65,8 +65,7 @@ def _hand_over(answers: int, settings: dict[str, Any], folder: Path) -> None:
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     from ray import tune
 
-    from scramjet.tuning.ray.remote import trial
-    from scramjet.tuning.ray.search import FromStudy
+    from scramjet.tuning.ray.remote import FromStudy, trial
 
     trainable = tune.with_resources(trial, {"cpu": settings["cpus"], "gpu": settings["gpus"]})
     tuner = tune.Tuner(

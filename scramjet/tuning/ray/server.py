@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import sys
 import time
 from pathlib import Path
@@ -17,9 +18,9 @@ from typing import Any
 from scramjet.errors import ConfigError, RunError
 from scramjet.runtime.files import write_atomic
 from scramjet.training.asynchronous.ray.cluster import require_ray
-from scramjet.tuning.processes.client import TrialProcess, TrialServer
 from scramjet.tuning.settings import TRIALS_ON_ONE_GPU
 from scramjet.tuning.study import Study
+from scramjet.tuning.trials import TrialProcess, TrialServer
 
 SIGNAL = ".signal"
 """What the name of a trial's log ends in, for the file by which it is signalled."""
@@ -84,3 +85,16 @@ class RayServer(TrialServer):
             f"the Ray cluster at {self.address!r} is gone, or Ray has failed there; the trials have kept what they "
             f"saved: go on with --resume, there or without --ray"
         )
+
+
+# --- what the study and the process that has Ray tell each other
+
+
+REQUESTS: queue.Queue[dict[str, Any]] = queue.Queue()
+"""What the study wants to run."""
+
+
+def tell(answers: int, message: dict[str, Any]) -> None:
+    """Write a message for the study, if it is still there."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(answers, json.dumps(message).encode() + b"\n")

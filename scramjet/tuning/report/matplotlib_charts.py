@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scramjet.errors import printable
-from scramjet.reports.matplotlib_plot import axis_number, drawn_literally, load_matplotlib
-from scramjet.reports.themes import THEMES, Theme
+from scramjet.reports.figures import THEMES, Theme
+from scramjet.reports.plots import axis_number, drawn_literally, load_matplotlib
 from scramjet.tuning.report.charts import ROLE_LABELS, Chart, Marks, Role
 from scramjet.tuning.report.plotly_charts import COLOURS
 

@@ -11,9 +11,9 @@ from html import escape
 from typing import Any
 
 from scramjet.errors import printable
-from scramjet.reports import plotly_plot
+from scramjet.reports import figures as plotly_plot
 from scramjet.reports.curves import Panel
-from scramjet.reports.themes import THEMES, ThemeName
+from scramjet.reports.figures import THEMES, ThemeName
 from scramjet.telemetry.readable import human_count, human_duration, human_number
 from scramjet.tuning.report import plotly_charts
 from scramjet.tuning.report.charts import Chart

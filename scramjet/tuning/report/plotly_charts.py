@@ -6,9 +6,8 @@ from html import escape
 from typing import Any
 
 from scramjet.errors import printable
-from scramjet.reports.matplotlib_plot import axis_number
-from scramjet.reports.plotly_plot import FONT
-from scramjet.reports.themes import THEMES, Theme, ThemeName
+from scramjet.reports.figures import FONT, THEMES, Theme, ThemeName
+from scramjet.reports.plots import axis_number
 from scramjet.tuning.report.charts import ROLE_LABELS, Chart, Marks, Role
 
 COLOURS: dict[Role, int] = {"trial": 0, "stopped": 5, "front": 2, "winner": 1, "searched": 0, "repeat": 1, "bar": 0}

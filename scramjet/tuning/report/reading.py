@@ -13,13 +13,12 @@ from scramjet.runtime.files import is_folder
 from scramjet.runtime.locks import FolderLock
 from scramjet.runtime.trust import Approval
 from scramjet.training.config.run_config import RunConfig
+from scramjet.tuning.methods.generations import found_settings
 from scramjet.tuning.objective import TRAINING_RETURN, Objective
-from scramjet.tuning.population.schedules import found_settings
 from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import parse_dimension
-from scramjet.tuning.storage import open_storage, reading
-from scramjet.tuning.stored import (
+from scramjet.tuning.storage import (
     ASSIGNMENT,
     REASON,
     REPEAT,
@@ -30,9 +29,10 @@ from scramjet.tuning.stored import (
     STEPS,
     TRIAL,
     StoredStudy,
+    open_storage,
+    reading,
 )
-from scramjet.tuning.study import Study
-from scramjet.tuning.study_file import StudyFile
+from scramjet.tuning.study import Study, StudyFile
 
 _STATES = {
     "COMPLETE": TrialState.FINISHED,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import ScramjetError
-from scramjet.reports.lineage import Lineage, read_lineage
+from scramjet.reports.run_files import Lineage, read_lineage
 from scramjet.web.runs.facts import RunFacts
 
 MOST_NODES = 200

@@ -15,10 +15,9 @@ from scramjet.adapters.factories import register_factory
 from scramjet.errors import ConfigError
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.pictures import within_run
-from scramjet.training.pictures.episodes import watch
+from scramjet.training.pictures import recording as within_run
 from scramjet.training.pictures.recording import record_policy
-from scramjet.training.pictures.stages import newest_image, picture_stage
+from scramjet.training.pictures.stages import newest_image, picture_stage, watch
 from scramjet.training.seeds import unseen_episodes
 from tests.helpers.run_files import last_checkpoint
 from tests.helpers.videos import frames_of

@@ -5,8 +5,8 @@ import pytest
 from scramjet.errors import ConfigError
 from scramjet.tuning.api import go_on
 from scramjet.tuning.display import QuietDisplay
-from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.trials import TrialServer
 from tests.helpers.studies import run_here, small_study
 
 pytestmark = pytest.mark.rest

@@ -11,11 +11,10 @@ import pytest
 from scramjet.cli import run
 from scramjet.errors import ConfigError, RunError
 from scramjet.training.config.files import load_config
-from scramjet.tuning.assignments import Assignment
 from scramjet.tuning.report.reading import read_results, trial_config
 from scramjet.tuning.report.results import TrialState
 from scramjet.tuning.report.write import write_report
-from scramjet.tuning.stored import REPEAT
+from scramjet.tuning.storage import REPEAT, Assignment
 from scramjet.tuning.study import Study
 from tests.helpers.written_trials import finish_trial, write_scored_run, write_study
 

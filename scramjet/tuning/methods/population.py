@@ -6,22 +6,24 @@ changes the fork's settings; all other members resume their runs.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scramjet.arena.head_to_head import for_several, from_the_start
+from scramjet.arena.players import Temperature
+from scramjet.arena.tournaments.entrants import RANDOM, entrants_of_run, gather_entrants
+from scramjet.arena.tournaments.preparation import TournamentSettings, prepare_tournament
+from scramjet.arena.tournaments.rating_table import rating_table
 from scramjet.errors import ConfigError, RunError
 from scramjet.reports.metrics_table import MetricsTable
 from scramjet.runtime.checkpoints import checkpoints_of
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
-from scramjet.tuning.assignments import Assignment, Outcome
-from scramjet.tuning.methods.interface import Method
-from scramjet.tuning.objective import Objective
-from scramjet.tuning.population import matches
-from scramjet.tuning.population.generations import (
+from scramjet.tuning.methods.generations import (
     MAX_GENERATIONS,
     USUAL_GENERATIONS,
     Member,
@@ -29,9 +31,11 @@ from scramjet.tuning.population.generations import (
     has_ended,
     stops,
 )
+from scramjet.tuning.methods.interface import Method
+from scramjet.tuning.objective import Objective
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
-from scramjet.tuning.stored import ASSIGNMENT, REACHED, SECONDS
+from scramjet.tuning.storage import ASSIGNMENT, REACHED, SECONDS, Assignment, Outcome
 from scramjet.tuning.study import Study, is_running
 
 _KEPT_BY_FORKS = ("algorithm", "frame_stack", "policy.")
@@ -64,7 +68,7 @@ class Population(Method):
                 f"objective={settings.objective!r} is of whole runs, and members copy each other; use area"
             )
         if kind == "rating":
-            matches.check(base)
+            for_several(base)
         updates, interval = _interval(base, settings)
         evaluation = replace(base.eval, every=0 if kind == "rating" else updates)
         return replace(base, eval=evaluation), replace(settings, interval=interval)
@@ -208,7 +212,7 @@ def _rate(study: Study) -> None:
     rated = [member for member in members if is_running(trials[member.trial])]
     if not rated or not all(_waits_at(trials[member.trial], stop) for member in rated):
         return
-    ratings = matches.ratings(
+    ratings = ratings_by_matches(
         [study.runs_path / member.run for member in rated],
         study.base,
         study.path / "matches" / f"generation-{len(present) - 1}.jsonl",
@@ -226,3 +230,33 @@ def _rate(study: Study) -> None:
 
 def _waits_at(trial: Any, stop: int) -> bool:
     return bool(trial.user_attrs.get(REACHED) == stop and trial.user_attrs.get(ASSIGNMENT) is None)
+
+
+# --- ratings by matches: everybody plays everybody, and the random player, which is rated 1000
+
+
+GAMES = 100
+"""Games of each pair."""
+
+
+def ratings_by_matches(runs: Sequence[Path], base: RunConfig, out: Path, *, seed: int) -> list[float]:
+    """The ratings of the newest checkpoints of these runs, after they have played each other and the random player.
+
+    `base` has the world; games are kept in the file `out`, from which an interrupted tournament goes on. Networks draw
+    their moves as in training.
+    """
+    entrants = gather_entrants([str(run) for run in runs], [RANDOM], runs_dir=runs[0].parent, limit_per_run=1)
+    tournament = prepare_tournament(
+        entrants, _world(base), TournamentSettings(Temperature(1.0), games=GAMES, seed=seed), out=out
+    )
+    with contextlib.closing(tournament.pool), contextlib.closing(tournament.log):
+        tournament.play(max_steps=base.eval.max_steps)
+        table = rating_table(entrants, tournament.log.batches, seed=seed)
+    by_digest = {row.entrant.digest: row.rating for row in table.rows}
+    return [by_digest[entrants_of_run(run, 1)[0].digest] for run in runs]
+
+
+def _world(base: RunConfig) -> RunConfig:
+    """The config with the world for several players, from the start of the game, on the CPU."""
+    config, _ = for_several(resolve(replace(base, device="cpu", env_device="cpu", precision="auto")))
+    return from_the_start(config, ())[0]

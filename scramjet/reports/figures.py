@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from scramjet.errors import printable
 from scramjet.reports.curves import Panel, Series
 from scramjet.reports.metrics_table import json_numbers
-from scramjet.reports.themes import THEMES, Theme, ThemeName
 
 _POINTS_WITH_MARKERS = 3
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
@@ -131,3 +131,44 @@ def _layout(panel: Panel, theme: Theme) -> dict[str, Any]:
         "xaxis": {**axis, "title": {"text": panel.x_title}},
         "yaxis": {**axis, "title": {"text": escape(printable(panel.y_title))}},
     }
+
+
+# --- colours, light and dark, that people with any colour vision can tell apart
+
+
+ThemeName = Literal["light", "dark"]
+DASHES = ("solid", "dash", "dot")
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """The colours of a plot."""
+
+    background: str
+    text: str
+    grid: str
+    curves: tuple[str, ...]
+
+    def colour(self, number: int) -> str:
+        """The colour of a curve by its number."""
+        return self.curves[number % len(self.curves)]
+
+    def dash(self, number: int) -> str:
+        """The dash of a curve by its number, one of DASHES."""
+        return DASHES[number // len(self.curves) % len(DASHES)]
+
+
+THEMES: dict[ThemeName, Theme] = {
+    "light": Theme(
+        background="#ffffff",
+        text="#24292f",
+        grid="#e3e6ea",
+        curves=("#0072b2", "#d55e00", "#008a64", "#b3528c", "#3f98d3", "#a97400", "#000000"),
+    ),
+    "dark": Theme(
+        background="#14171c",
+        text="#d7dce2",
+        grid="#2b313a",
+        curves=("#56b4e9", "#f08a3c", "#1fbf93", "#de9cc0", "#f0e442", "#8f9bff", "#ffffff"),
+    ),
+}

@@ -1,1 +1,0 @@
-"""Population-based training: many runs that copy the better ones and change their settings as they train."""

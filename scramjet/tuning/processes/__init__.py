@@ -1,1 +1,0 @@
-"""The processes of trials: the program that they are forked from, and the study's side of it."""
