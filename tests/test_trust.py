@@ -45,7 +45,7 @@ IMPORTS = {
     "web.agents": CONSTANT, "web.compare": CONSTANT, "web.runs.routes": CONSTANT,
     "runtime.video.video_file": CONSTANT,
     **{f"telemetry.tracking.{each}": CONSTANT for each in
-       ("aim", "mlflow", "tracker", "tensorboard", "trackio", "wandb", "wandb_files")},
+       ("aim", "mlflow", "tracker", "tensorboard", "trackio", "wandb")},
 }  # fmt: skip
 STARTS = {
     "executors.compile_ahead": OWN_PROCESS, "adapters.gymnasium.workers.process": OWN_PROCESS,

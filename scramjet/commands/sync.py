@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from scramjet.commands.arguments.sync import Arguments
@@ -11,7 +14,7 @@ from scramjet.errors import ConfigError, ScramjetError, printable
 from scramjet.reports.groups import find_runs
 from scramjet.runtime.locks import is_in_use
 from scramjet.runtime.runs import Run
-from scramjet.telemetry.tracking.feed import Feed, State, quiet
+from scramjet.telemetry.tracking.feed import Feed, State
 from scramjet.telemetry.tracking.tracker import make_tracker, require_installed
 
 _FOLLOW_SECONDS = 1.0
@@ -85,12 +88,12 @@ class _Transfer:
         self._was_running = is_in_use(self._run.path)  # before reading: what it wrote last is read too
         try:
             feed = self._feed or self._open()
-            with quiet():
+            with _quiet():
                 sent = feed.send()
             while sent:
                 self._sent += sent
                 self._tell_progress(feed)
-                with quiet():
+                with _quiet():
                     sent = feed.send()
         except Exception as error:
             self._fail(error)
@@ -102,7 +105,7 @@ class _Transfer:
             return
         try:
             if not self.has_failed:
-                with quiet():
+                with _quiet():
                     feed.close(self._state(feed))
                 where = f"at step {feed.step:,}" if feed.step >= 0 else "without a step yet"
                 news = f"{self._sent:,} updates sent" if self._sent else "nothing new"
@@ -114,7 +117,7 @@ class _Transfer:
             feed.release()
 
     def _open(self) -> Feed:
-        with quiet():
+        with _quiet():
             self._feed = feed = Feed(self._name, self._run, make_tracker(self._name), self._project)
             feed.open()
         if feed.note:
@@ -141,3 +144,10 @@ class _Transfer:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         text = str(error) if isinstance(error, ScramjetError) else f"{type(error).__name__}: {lines[0]}"
         print(f"{printable(self._run.name)}: not sent to {self._name}: {printable(text)[:1000]}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Drop what a tool's package prints inside."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        yield

@@ -28,17 +28,19 @@ from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, sh
 from scramjet.training.batches.shuffling import Shuffler
 from scramjet.training.batches.whole_updates import UpdateNumbers, UpdateStages
 from scramjet.training.curiosity.curiosity import Curiosity
-from scramjet.training.learning import Learning, check_finite, make_entropy_tuner
-from scramjet.training.rollout.acting import act_step
-from scramjet.training.rollout.rollout import Rollout
-from scramjet.training.seeds import own_seed_of
-from scramjet.training.update_metrics import (
+from scramjet.training.learning import (
     NOTHING_TO_LEARN,
+    Learning,
     Outcome,
+    check_finite,
+    make_entropy_tuner,
     outcome_of_update,
     summary_of_ratios,
     summary_of_update,
 )
+from scramjet.training.rollout.acting import act_step
+from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.seeds import own_seed_of
 
 _SHUFFLE_SEED = 0xA11CE
 MOST_SHUFFLED_TOGETHER = 1 << 21

@@ -1,6 +1,7 @@
 """`scramjet sync`: past and running runs into a tool, again and again without a step twice."""
 
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from tests.helpers.written_runs import append_records, write_run
 
 
 class Tool:
-    """Stands for TensorBoard, which need not be there: keeps what it is sent, by the name of the run."""
+    """Stands for TensorBoard, which need not be there: keeps what it is sent, by the run's name, and prints noise."""
 
     def __init__(self) -> None:
         self.points: dict[str, list[Point]] = {}
@@ -32,16 +33,19 @@ class Tool:
 
         class Recorder(Tracker):
             def open(self, facts: Any, sent: Any, goes_on_from: int | None) -> Place:
+                print("noise")
                 self.name = facts.name
                 points.setdefault(facts.name, [])
                 return Place("", sent.step)
 
             def write(self, new: Sequence[Point]) -> None:
+                print("noise", file=sys.stderr)
                 points[self.name] += new
 
             def video(self, path: Path, step: int) -> None: ...
 
             def close(self, summary: Mapping[str, Value]) -> None:
+                print("noise")
                 states[self.name] = summary["state"]
 
         return Recorder()

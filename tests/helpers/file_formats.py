@@ -370,7 +370,6 @@ OTHER_READERS = {
     "training.stopping": "messages of ranks of one run",
     "telemetry.tracking.aim": "a picture that goes to a tool as it is",
     "telemetry.tracking.tensorboard": "a picture that goes to a tool as it is",
-    "telemetry.tracking.wandb_files": "what the tool wrote for this user",
     "telemetry.tracking.background": "messages of a process of this one's",
     "tuning.trials": "messages of the trial server",
     "tuning.trial_server": "requests of the study that started it",

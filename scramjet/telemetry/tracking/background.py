@@ -1,12 +1,10 @@
-"""Trackers of a run that trains: each on a thread of its own, which can neither slow, stop nor kill the training.
+"""Trackers of a run that trains: each in a process of its own, which can neither slow, stop nor kill the training.
 
-The queue of a tracker is metrics.jsonl itself: the training loop appends each update there anyway, and the thread takes
-what is new once a second, or has a process do so. A slow tool falls behind and loses nothing; one that raises or hangs
-is left, told once, and `scramjet sync` sends the rest later. Videos wait in a bounded queue of their own.
-
-A package that would take Python's lock from the training for milliseconds works in a process of its own, at a low
-priority. The process reads metrics.jsonl by itself, is told of videos and of the run's end by lines of JSON on its
-standard input, and answers on its standard output. If its parent is killed, it sends what is left.
+A tool's package may take Python's lock for milliseconds, so a process at a low priority uses it. Its queue is
+metrics.jsonl itself: the training loop appends each update there anyway, and the process takes what is new once a
+second. It is told of videos and of the run's end by lines of JSON on its standard input, and answers on its standard
+output; a thread here waits for the answers. A slow tool falls behind and loses nothing; one that raises or hangs is
+left, told once, and `scramjet sync` sends the rest later. If the training is killed, the process sends what is left.
 """
 
 from __future__ import annotations
@@ -28,11 +26,8 @@ from scramjet.errors import RunError, printable
 from scramjet.runtime.runs import Run
 from scramjet.telemetry.readable import short_path
 from scramjet.telemetry.sinks import BuiltInSink
-from scramjet.telemetry.tracking.feed import Feed, State, quiet
+from scramjet.telemetry.tracking.feed import Feed, State
 from scramjet.telemetry.tracking.tracker import make_tracker
-
-IN_THIS_PROCESS = ("tensorboard",)
-"""Tools that take less than half a percent of the time of 23 ms updates; the others get a process of their own."""
 
 INTERVAL_SECONDS = 1.0
 """How often a thread looks for new points: rarely enough that its work comes in batches."""
@@ -159,19 +154,18 @@ class BackgroundTracker:
     def _work(self) -> None:
         """Open the tool, send what is new until the run ends, close the tool; an error is told and ends this."""
         feed: AnyFeed | None = None
-        with quiet():
-            try:
-                feed = self._make(self.name, self._run)
-                feed.open(self._goes_on_from)
-                if feed.note:
-                    self._tell(feed.note)
-                self._send_until_the_end(feed)
-            except BaseException as error:  # whatever a package raises, SystemExit too
-                if not self.is_left:
-                    self._tell(_failure(self.name, error, self._run.path))
-            finally:
-                if feed is not None:
-                    feed.release()
+        try:
+            feed = self._make(self.name, self._run)
+            feed.open(self._goes_on_from)
+            if feed.note:
+                self._tell(feed.note)
+            self._send_until_the_end(feed)
+        except BaseException as error:  # whatever a package raises, SystemExit too
+            if not self.is_left:
+                self._tell(_failure(self.name, error, self._run.path))
+        finally:
+            if feed is not None:
+                feed.release()
 
     def _send_until_the_end(self, feed: AnyFeed) -> None:
         ending: State | None = None
@@ -186,11 +180,6 @@ class BackgroundTracker:
             feed.close(ending)
 
 
-def make_feed(name: str, run: Run) -> AnyFeed:
-    """The feed of a run to a tool, on the thread itself or in another process."""
-    return Feed(name, run, make_tracker(name)) if name in IN_THIS_PROCESS else ProcessFeed(name, run)
-
-
 class Tracking(BuiltInSink):
     """The trackers of a run under way, as one of its sinks."""
 
@@ -202,7 +191,7 @@ class Tracking(BuiltInSink):
         last_step: int,
         tell: Callable[[str], Any],
         show: Callable[[str], Any],
-        make: Callable[[str, Run], AnyFeed] = make_feed,
+        make: Callable[[str, Run], AnyFeed] = ProcessFeed,
     ) -> None:
         """`goes_on_from` is the step that the training goes on from, `last_step` the one that it ends at.
 

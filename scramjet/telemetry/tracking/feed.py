@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,46 +130,3 @@ def _elapsed(record: Mapping[str, Any]) -> float:
     times = record.get("time")
     seconds: Any = times.get("elapsed_seconds") if isinstance(times, Mapping) else None
     return float(seconds) if _is_number(seconds) else 0.0
-
-
-# --- keeping what a tool's package prints out of scramjet's display
-
-
-_silenced: set[int] = set()
-_installing = threading.Lock()
-
-
-class _Stream:
-    """A standard stream that drops what silenced threads write, and is the stream itself for all others."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        if threading.get_ident() in _silenced:
-            return len(text)
-        written: int = self._stream.write(text)
-        return written
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Drop what this thread prints inside, warnings included; other threads print as before."""
-    with _installing:
-        _silenced.add(threading.get_ident())
-        for name in ("stdout", "stderr"):
-            stream = getattr(sys, name)
-            if stream is not None and not isinstance(stream, _Stream):
-                setattr(sys, name, _Stream(stream))
-    try:
-        yield
-    finally:
-        with _installing:
-            _silenced.discard(threading.get_ident())
-            for name in ("stdout", "stderr") if not _silenced else ():
-                stream = getattr(sys, name)
-                if isinstance(stream, _Stream):  # another may have been put in its place
-                    setattr(sys, name, stream._stream)

@@ -13,12 +13,11 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from scramjet.errors import RunError
 from scramjet.runtime.files import explain_disk_errors, is_folder, make_folder, open_regular
 from scramjet.runtime.video.video_file import as_gif
-from scramjet.telemetry.tracking.event_records import framed
 from scramjet.telemetry.tracking.tracker import Place, Point, RunFacts, Sent, Tracker, Value
 
 _PROTO = "tensorboard.compat.proto"
@@ -27,6 +26,7 @@ _summaries: Any = import_module(f"{_PROTO}.summary_pb2")
 _tensors: Any = import_module(f"{_PROTO}.tensor_pb2")
 _types: Any = import_module(f"{_PROTO}.types_pb2")
 _hparams: Any = import_module("tensorboard.plugins.hparams.summary_v2")
+_records: Any = import_module("tensorboard.summary.writer.record_writer")
 _Event, _Summary = _events.Event, _summaries.Summary
 
 FOLDER = "tensorboard"
@@ -38,7 +38,7 @@ class TensorBoardTracker(Tracker):
     def open(self, facts: RunFacts, sent: Sent, goes_on_from: int | None) -> Place:
         """Look where to go on; steps beyond `goes_on_from` will be taken back."""
         self._facts = facts
-        self._file: IO[bytes] | None = None
+        self._file: Any = None  # TensorBoard's writer of records
         self._last = sent.step if goes_on_from is None else min(sent.step, goes_on_from)
         return Place("", self._last)
 
@@ -72,7 +72,7 @@ class TensorBoardTracker(Tracker):
             self._add_text("summary", _table(summary), int(summary.get("step", 0)))
             self._file.close()
 
-    def _begun(self) -> IO[bytes]:
+    def _begun(self) -> Any:
         """The event file, with its first events in it."""
         if self._file is not None:
             return self._file
@@ -82,7 +82,8 @@ class TensorBoardTracker(Tracker):
             if not is_folder(folder):
                 raise RunError(f"{folder} is a symbolic link, which is not followed; remove it and try again")
             earlier = [name for name in os.listdir(folder) if name.startswith(_PREFIX)]
-            self._file = open(_new_file(folder, earlier), "wb")  # noqa: SIM115 - closed by close
+            file = open(_new_file(folder, earlier), "wb")  # noqa: SIM115 - closed by close
+            self._file = _records.RecordWriter(file)
         now = time.time()
         self._add(_Event(wall_time=now, file_version="brain.Event:2"))
         if earlier:
@@ -96,8 +97,7 @@ class TensorBoardTracker(Tracker):
         return self._file
 
     def _add(self, event: Any) -> None:
-        assert self._file is not None
-        self._file.write(framed(event.SerializeToString()))
+        self._file.write(event.SerializeToString())
 
     def _add_text(self, tag: str, text: str, step: int = 0) -> None:
         plugin = _summaries.SummaryMetadata.PluginData(plugin_name="text")

@@ -1,6 +1,7 @@
 """Weights & Biases, online or offline as its own settings say (WANDB_MODE, WANDB_PROJECT, WANDB_DIR and the rest).
 
-A resumed run has the same id, and goes on behind the last step that W&B's server or its offline files have.
+A resumed run has the same id, and goes on behind the last step that W&B's server has. Offline files do not say which
+steps they hold; there, points are noted as sent before they are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from scramjet.telemetry.tracking.tracker import (
     Value,
     run_id_beside,
 )
-from scramjet.telemetry.tracking.wandb_files import last_step_offline
 
 _wandb: Any = import_module("wandb")
 
@@ -47,9 +47,11 @@ class WandbTracker(Tracker):
             reinit="create_new",
             settings=_wandb.Settings(silent=True, console="off", disable_git=True, save_code=False),
         )
-        online = int(self._run.step) - 1 if self._run.resumed else -1
-        offline = last_step_offline(Path(self._run.settings.wandb_dir), sent.run_id) if sent.run_id else -1
-        return Place(self._run.id, max(online, offline))
+        self.notes_first = bool(self._run.offline)
+        last = int(self._run.step) - 1 if self._run.resumed else -1
+        if sent.run_id and any(Path(self._run.settings.wandb_dir).glob(f"offline-run-*-{sent.run_id}")):
+            last = max(last, sent.step)  # what is still here will be uploaded by `wandb sync`
+        return Place(self._run.id, last)
 
     def write(self, points: Sequence[Point]) -> None:
         """Log a row for each point."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from scramjet.executors.cuda_graphs import Stage, stage
 from scramjet.executors.executor import Diagnostics
 from scramjet.training.batches.shuffling import KEYS
-from scramjet.training.update_metrics import Outcome
+from scramjet.training.learning import Outcome
 
 _WORDS = 2
 """Words of 8 bytes for each value of a schedule: kernels are compiled for addresses that 16 divides."""

@@ -1,6 +1,5 @@
 """TensorBoard: what a run writes is what TensorBoard's own reader finds, each step once, however the run went on."""
 
-import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -83,14 +82,3 @@ def test_nothing_is_written_through_a_link(tmp_path: Path):
     with pytest.raises(scramjet.ScramjetError, match="symbolic link"):
         send("tensorboard", run)
     assert not [*(tmp_path / "elsewhere").iterdir()]
-
-
-def test_an_event_is_framed_as_by_tensorboards_own_writer():
-    from tensorboard.summary.writer.record_writer import RecordWriter
-
-    from scramjet.telemetry.tracking.event_records import framed
-
-    for event in (b"", b"\x00", b"\xff" * 9, bytes(range(256)) * 5):
-        file = io.BytesIO()
-        RecordWriter(file).write(event)
-        assert framed(event) == file.getvalue()
