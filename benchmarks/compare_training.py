@@ -43,7 +43,7 @@ def output_of(command: list[str]) -> str:
 
 def cores() -> int:
     """CPU cores this process may use."""
-    from scramjet.runtime.machine.cores import available_cores
+    from scramjet.runtime.machine import available_cores
 
     return available_cores()
 

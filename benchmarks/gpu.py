@@ -35,7 +35,7 @@ from startup import print_startup
 from scramjet.commands.output.rates import measure_gpu_env_rate
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import load_env
-from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, set_precision
+from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision
 from scramjet.training.config.files import starting_config
 
 ENV_SIZES = (("cartpole", 1 << 20), ("maze", 1 << 20), ("connect_four", 1 << 20), ("binpack", 1 << 18))

@@ -40,9 +40,9 @@ from scramjet.envs import load_env
 from scramjet.executors.choice import choose_executor
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.runtime.machine.devices import set_threads
+from scramjet.runtime.devices import set_threads
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.ranks.group import ProcessGroup
-from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 

@@ -42,8 +42,8 @@ from unittest import mock
 from rich.console import Console
 
 from scramjet.policies.config import MemoryName, PolicyConfig
-from scramjet.runtime.machine.cores import available_cores
-from scramjet.runtime.metrics_log import read_metrics
+from scramjet.runtime.logs import read_metrics
+from scramjet.runtime.machine import available_cores
 from scramjet.training import loop, start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.files import starting_config

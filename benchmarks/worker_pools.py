@@ -34,7 +34,7 @@ import numpy as np
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.registry import ForeignWorld
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 
 ENV = "CartPole-v1"
 PUFFERLIB = Path(__file__).parent / "peers" / "pufferlib_vectorization.py"

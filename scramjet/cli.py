@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from scramjet.errors import ScramjetError, did_you_mean, printable
-from scramjet.runtime.settings_here import refuse_settings_here
+from scramjet.runtime.private_files import refuse_settings_here
 from scramjet.runtime.signals import StuckWatch
 
 USAGE = """\

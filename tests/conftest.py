@@ -112,7 +112,7 @@ def same_numbers() -> None:
 def exact_products(request: pytest.FixtureRequest) -> None:
     """A test on the GPU begins with float32 products: a run that an earlier test trained may have left others."""
     if request.node.get_closest_marker("gpu"):
-        from scramjet.runtime.machine.devices import set_precision
+        from scramjet.runtime.devices import set_precision
 
         set_precision("float32")
 

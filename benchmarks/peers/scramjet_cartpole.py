@@ -38,7 +38,7 @@ def env_steps(task: Task) -> Answer:
     import numpy as np
 
     import scramjet
-    from scramjet.runtime.machine.cores import available_cores
+    from scramjet.runtime.machine import available_cores
 
     pool = scramjet.make("cartpole", task.num_envs, num_threads=available_cores())
     pool.reset(task.seed)
@@ -55,7 +55,7 @@ def env_steps(task: Task) -> Answer:
 def training(task: Task) -> Answer:
     """What `scramjet bench` measures as training."""
     from scramjet.commands.bench import Arguments, measure
-    from scramjet.runtime.machine.devices import keep_freed_memory
+    from scramjet.runtime.devices import keep_freed_memory
     from scramjet.training.config.resolution import resolve
     from scramjet.training.config.run_config import RunConfig
 
@@ -104,7 +104,7 @@ def gae(task: Task) -> Answer:
     import torch
 
     from scramjet.algorithms.advantages import gae as advantages
-    from scramjet.runtime.machine.devices import keep_freed_memory
+    from scramjet.runtime.devices import keep_freed_memory
 
     keep_freed_memory()  # as training does
     torch.manual_seed(task.seed)

@@ -19,8 +19,8 @@ from scramjet.executors.choice import choose_executor
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.cores import available_cores
-from scramjet.runtime.machine.devices import set_precision, set_threads
+from scramjet.runtime.devices import set_precision, set_threads
+from scramjet.runtime.machine import available_cores
 from scramjet.search.particles import ParticleSearch
 from scramjet.search.search import Rewards
 from scramjet.search.tree import TreeSearch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 
 if TYPE_CHECKING:
     from scramjet.adapters.foreign_pool import ForeignPool

@@ -26,8 +26,8 @@ from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.cores import available_cores
-from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
+from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
+from scramjet.runtime.machine import available_cores
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scramjet.commands.arguments.example import Arguments
 from scramjet.errors import ConfigError, did_you_mean, shortened
-from scramjet.runtime.outputs import write_output
+from scramjet.runtime.files import write_output
 from scramjet.runtime.shipped import shipped_file, shipped_names, shown_path
 
 

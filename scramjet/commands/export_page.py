@@ -8,7 +8,7 @@ from pathlib import Path
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.export_page import Arguments
 from scramjet.errors import ConfigError, RunError, printable
-from scramjet.runtime.outputs import notes_beside
+from scramjet.runtime.files import notes_beside
 from scramjet.runtime.runs import find_run
 from scramjet.web.export_page.exported import written_page
 

@@ -12,7 +12,7 @@ from scramjet.commands.arguments.grade import Arguments
 from scramjet.commands.arguments.search import path_and_search
 from scramjet.errors import ConfigError, printable
 from scramjet.players.registry import scripted_player
-from scramjet.runtime.outputs import check_output, write_output
+from scramjet.runtime.files import check_output, write_output
 from scramjet.search.specs import parse_search
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.playing import load_trained, search_settings

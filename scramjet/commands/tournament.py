@@ -18,7 +18,7 @@ from scramjet.arena.tournaments.tournament import Style, Tournament
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.tournament import Arguments
 from scramjet.errors import ConfigError, printable
-from scramjet.runtime.outputs import output_file, write_output
+from scramjet.runtime.files import output_file, write_output
 from scramjet.runtime.terminal import show_over
 from scramjet.search.specs import parse_search
 from scramjet.training.worlds.world_files import shown_name

@@ -20,7 +20,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from scramjet.runtime.private_folder import check_file, check_folder
+from scramjet.runtime.private_files import check_file, check_folder
 
 try:
     import fcntl

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.world_pool import WorldPool
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 
 
 @dataclass(frozen=True, slots=True)

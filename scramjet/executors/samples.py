@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scramjet.engine.trees import map_fields
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from scramjet.executors.executor import ActStep, Diagnostics, Executor
 from scramjet.executors.losses import LossSettings, minibatch_loss
 from scramjet.executors.samples import Minibatches, Samples
 from scramjet.policies.policy import Policy
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 
 VALUE_CHUNK = 4096
 """Observations valued at a time on the CPU: few enough that activations stay in cache."""

@@ -22,7 +22,7 @@ from scramjet.executors.triton_mlp import TritonMLP, fitted_mlp
 from scramjet.executors.triton_plan import UnsupportedMLPError, check_weights, plan_of
 from scramjet.kernels.gpu.language import HAS_TRITON
 from scramjet.policies.policy import Policy
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 
 
 class TritonExecutor(Executor):

@@ -27,7 +27,7 @@ from scramjet.policies.observations import (
     without_entries,
 )
 from scramjet.policies.recurrent.cores import Core, CoreMaker, check_core, make_core, run_core, split_state, state_size
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 
 __all__ = [
     "GaussianHead",

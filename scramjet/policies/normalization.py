@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from scramjet.engine.privileged import is_privileged
 from scramjet.kernels.operations import is_traced, takes_kernels
-from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.joined_moments import joined_over
+from scramjet.runtime.ranks import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined_over
 
 
 class RunningMoments(nn.Module):

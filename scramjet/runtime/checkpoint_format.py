@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scramjet.errors import CheckpointError
-from scramjet.runtime.files import read_regular, why_unreadable
-from scramjet.runtime.signatures import sign
-from scramjet.runtime.strict_json import parse_json
+from scramjet.runtime.files import parse_json, read_regular, why_unreadable
+from scramjet.runtime.private_files import sign
 from scramjet.runtime.trust import signed
 from scramjet.version import __version__
 

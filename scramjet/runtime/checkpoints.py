@@ -3,7 +3,8 @@
     checkpoints/step_00010000/    one checkpoint (see checkpoint_format.py)
     checkpoints/latest, best      symlinks to two of them
 
-`CheckpointStore` is the one writer; `load_checkpoint` reads, also beside a running writer.
+`CheckpointStore` is the one writer; `load_checkpoint` reads, also beside a running writer; `Background` is the thread
+that writes while training goes on.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scramjet.errors import CheckpointError, ConfigError, did_you_mean
 from scramjet.runtime.checkpoint_format import (
@@ -371,3 +374,45 @@ def _describe_missing(path: Path) -> str:
         siblings = [name for name in os.listdir(path.parent) if not name.startswith(".")]
     nearest = did_you_mean(path.name, siblings)
     return f"there is no checkpoint at {path}.{nearest or ' Give the folder of a run or of one of its checkpoints.'}"
+
+
+# --- A thread for work in the background: training goes on while a checkpoint is written
+
+
+_Result = TypeVar("_Result")
+
+
+class Background(Generic[_Result]):
+    """Does one piece of work after the other on its own thread; an error there is raised by the next call here.
+
+    Leaving its `with` block waits for what is under way.
+    """
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scramjet-background")
+        self._under_way: Future[_Result] | None = None
+
+    def start(self, work: Callable[[], _Result]) -> list[_Result]:
+        """Begin a piece of work once the one before is done; returns what `wait` does for that one."""
+        done = self.wait()
+        self._under_way = self._executor.submit(work)
+        return done
+
+    def finished(self) -> list[_Result]:
+        """A list with the result of the work if it has ended since the last call, else an empty list; does not wait."""
+        return self.wait() if self._under_way is not None and self._under_way.done() else []
+
+    def wait(self) -> list[_Result]:
+        """Wait for the work under way; a list with its result, or an empty list where there was none."""
+        under_way, self._under_way = self._under_way, None
+        return [] if under_way is None else [under_way.result()]
+
+    def __enter__(self) -> Background[_Result]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._executor.shutdown()
+        if error is None:
+            self.wait()

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
+import math
 import os
+import re
 import secrets
 import shutil
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TextIO
 
-from scramjet.errors import RunError
+from scramjet.errors import ConfigError, RunError, shortened
 
 TEMPORARY_PREFIX = ".tmp-"
 """Names that begin so are unfinished work: readers pass over them, and the owner may remove them."""
@@ -286,3 +290,134 @@ def _run_folder_of(path: Path) -> Path | None:
         if os.path.isfile(folder / "config.toml"):  # pathlib would raise for a path too long
             return None if folder.name.startswith(".") else folder
     return None
+
+
+# --- Files that the user names to be written: `--out`, `--plot`, `--markdown`, `--video`
+#
+# A plain file is replaced as a whole or stays as it was; of a link, the file that it leads to. Pipes and character
+# devices, such as /dev/stdout and /dev/null, are written into and stay what they are. All else is refused.
+
+
+_OWN_DESCRIPTOR = re.compile(r"/dev/(stdout|stderr)|(?:/dev|/proc/self)/fd/([0-9]{1,6})")
+
+
+def check_output(path: Path) -> None:
+    """Refuse, with a ConfigError and before any work, a path that `write_output` could not write to; writes nothing."""
+    if not is_stream(path):
+        output_file(path)
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write `data` into a pipe or device, or replace the file, whole and on the disk."""
+    if not is_stream(path):
+        write_atomic(output_file(path), data)
+        return
+    sys.stdout.flush()  # what was printed before comes before
+    try:
+        descriptor = _open_stream(path)
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+    except BrokenPipeError:  # the reader has seen enough
+        raise
+    except OSError as error:
+        raise disk_error(error, path) from error
+
+
+def output_file(path: Path) -> Path:
+    """The plain file behind `path`, which need not exist yet; a ConfigError says why there can be none."""
+    mode = _mode(path)
+    shown = shortened(str(path))
+    if mode is not None and stat.S_ISDIR(mode):
+        raise ConfigError(f"{shown} is a folder; name a file in it")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise ConfigError(f"{shown} is {kind_in_words(mode)}, which no file replaces; name a plain file")
+    file = Path(os.path.realpath(path)) if os.path.islink(path) else path
+    if not file.parent.is_dir():
+        raise ConfigError(f"{shown}: there is no folder {shortened(str(file.parent))}; make it first")
+    if not os.access(file.parent, os.W_OK | os.X_OK) or (mode is not None and not os.access(file, os.W_OK)):
+        raise ConfigError(
+            f"{shown} cannot be written: the file or its folder is read-only for you; choose another folder"
+        )
+    return file
+
+
+def is_stream(path: Path) -> bool:
+    """Whether `path` is a pipe, a terminal or another character device, or a descriptor such as /dev/stdout."""
+    mode = _mode(path)
+    return _OWN_DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None or (
+        mode is not None and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode))
+    )
+
+
+def notes_beside(path: Path) -> TextIO:
+    """Where to print about an output: stdout, but stderr where the output itself may go there."""
+    return sys.stderr if is_stream(path) else sys.stdout
+
+
+def _open_stream(path: Path) -> int:
+    """A descriptor to write to; nothing is made or cut off.
+
+    Streams of this process are used as they are: opened anew, a file behind /dev/stdout would be written from its
+    beginning, and a socket not at all.
+    """
+    own = _OWN_DESCRIPTOR.fullmatch(os.path.abspath(path))
+    if own is None:
+        return os.open(path, os.O_WRONLY | getattr(os, "O_NOCTTY", 0))
+    number = {"stdout": 1, "stderr": 2}.get(own[1]) or int(own[2])
+    return os.dup(number)
+
+
+def _mode(path: Path) -> int | None:
+    """What stands at the end of all links; None for nothing."""
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:  # a circle of links; a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{shortened(str(path))} cannot be written: {reason}; give another name") from error
+
+
+# --- JSON from files that a stranger may have written: standard JSON only, finite numbers, bounded depth
+
+
+MAX_DEPTH = 100
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Return the value in `data`; a ValueError says what is wrong with it.
+
+    NaN and infinities are refused, also when written as 1e999, and so is what is nested deeper than MAX_DEPTH: writing,
+    copying or showing it would exhaust Python's stack.
+    """
+    try:
+        value = json.loads(data, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+    if is_deeper_than(value, MAX_DEPTH):
+        raise ValueError("is nested too deep")
+    return value
+
+
+def is_deeper_than(value: Any, depth: int) -> bool:
+    """Say whether lists and dicts are nested in each other more than `depth` times."""
+    level = [value]
+    for _ in range(depth + 1):
+        containers = [item for item in level if isinstance(item, dict | list | tuple)]
+        if not containers:
+            return False
+        level = [each for item in containers for each in (item.values() if isinstance(item, dict) else item)]
+    return True
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"holds {word}, which standard JSON does not know")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"holds a number too large ({text[:20]})")
+    return number

@@ -20,8 +20,8 @@ import hmac
 from pathlib import Path
 from typing import Final, NoReturn, final
 
+from scramjet.runtime.private_files import is_signed
 from scramjet.runtime.shipped import shipped_folder
-from scramjet.runtime.signatures import is_signed
 
 _KEY: Final = object()
 

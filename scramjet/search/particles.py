@@ -24,7 +24,7 @@ from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies.categorical import draw_log_gammas
 from scramjet.policies.networks import PolicyOutput
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 from scramjet.search.search import Rewards, Search, SearchResult
 
 

@@ -18,7 +18,7 @@ from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.cores import free_cores
+from scramjet.runtime.machine import free_cores
 from scramjet.search.choice import make_search
 from scramjet.search.requirements import check_searchable
 from scramjet.search.search import Rewards, Search

@@ -21,7 +21,7 @@ from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.categorical import mask_logits
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 from scramjet.search import tree_kernels as kernels
 from scramjet.search.requirements import check_searchable
 from scramjet.search.search import Rewards, Search, SearchResult

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import RunError
-from scramjet.runtime.files import open_regular, why_unreadable
-from scramjet.runtime.strict_json import parse_json
+from scramjet.runtime.files import open_regular, parse_json, why_unreadable
 
 LONGEST_LINE = 1 << 20
 """Bytes; a record has one or two thousand. A longer line is no record of ours."""

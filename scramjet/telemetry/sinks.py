@@ -27,7 +27,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from scramjet.runtime.metrics_log import MetricsLog
+from scramjet.runtime.logs import MetricsLog
 
 
 class Sink(Protocol):

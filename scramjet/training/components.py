@@ -30,7 +30,7 @@ from scramjet.policies.networks import check_network_memory, count_parameters, d
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
 from scramjet.policies.value_layer import check_value_layer
-from scramjet.runtime.machine.cores import available_cores, free_cores
+from scramjet.runtime.machine import available_cores, free_cores
 from scramjet.search.rows import SearchSettings
 from scramjet.training.asynchronous.ray.cluster import remote_pools
 from scramjet.training.config.run_config import RunConfig

@@ -22,7 +22,7 @@ from scramjet.executors.losses import LossSettings
 from scramjet.executors.samples import Minibatches, Samples
 from scramjet.executors.supports import what_learns
 from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
 from scramjet.training.batches.shuffling import Shuffler

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
-from scramjet.runtime.machine.devices import memory_errors_explained
+from scramjet.runtime.devices import memory_errors_explained
+from scramjet.runtime.logs import RunLog
 from scramjet.runtime.ranks.environment import RANK_TIMEOUT, is_first_rank
 from scramjet.runtime.ranks.joining import joined
-from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
 from scramjet.telemetry.progress import PhaseClock
 from scramjet.telemetry.tracking.background import Tracking

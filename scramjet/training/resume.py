@@ -14,7 +14,7 @@ from torch import nn
 from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.runs import Run, find_run
 from scramjet.runtime.trust import digest_of, handed_over
 from scramjet.settings import coerce

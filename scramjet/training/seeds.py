@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 
 RESET_OFFSET = 10_000
 EVALUATION_OFFSET = 999

@@ -23,9 +23,9 @@ from scramjet.executors.choice import choose_executor
 from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
-from scramjet.runtime.machine.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
-from scramjet.runtime.metrics_log import MetricsLog
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
+from scramjet.runtime.logs import MetricsLog
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.telemetry.progress import Progress

@@ -16,7 +16,7 @@ from scramjet.adapters.registry import note_on_id
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, RankError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.runtime.trust import said
 from scramjet.runtime.video.video_file import require_packages

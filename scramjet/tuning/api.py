@@ -13,7 +13,7 @@ from scramjet.adapters.factories import must_be_given
 from scramjet.adapters.registry import registration
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 from scramjet.runtime.runs import check_run_name
 from scramjet.runtime.trust import said
 from scramjet.settings import coerce

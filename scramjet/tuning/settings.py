@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scramjet.errors import ConfigError
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 from scramjet.settings import require, require_counts, settle
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.config.values import Count

@@ -10,7 +10,7 @@ import torch
 
 import scramjet
 from scramjet.runtime import files
-from scramjet.runtime.metrics_log import read_metrics
+from scramjet.runtime.logs import read_metrics
 from scramjet.training.config.files import load_frozen, starting_config
 from scramjet.training.config.run_config import RunConfig
 from tests.commands.conftest import Runs

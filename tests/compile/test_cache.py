@@ -30,7 +30,7 @@ from scramjet.compile.cache_folder import (
 from scramjet.compile.jit import compiled
 from scramjet.compile.kernel_file import pack, unpack
 from scramjet.compile.numba_internals import kernel_cache
-from scramjet.runtime import private_folder
+from scramjet.runtime import private_files
 from tests.helpers import ROOT
 from tests.helpers.processes import run_python
 
@@ -355,7 +355,7 @@ def test_a_group_that_has_only_its_owner_may_write_above(
 ) -> None:
     """Many systems give each user such a group, and home folders that it can write to."""
     user, asked = pwd.getpwuid(os.geteuid()), []
-    monkeypatch.setattr(private_folder.grp, "getgrgid", lambda number: asked[-1])
+    monkeypatch.setattr(private_files.grp, "getgrgid", lambda number: asked[-1])
     os.chown(chosen, -1, user.pw_gid)
     chosen.chmod(0o775)
     for name, members, is_safe in (
@@ -377,10 +377,10 @@ def test_in_a_container_without_a_number_for_root_its_folders_are_still_roots(
     as_if_of(int(Path("/proc/sys/kernel/overflowuid").read_text()), chosen, monkeypatch)
     for numbers, is_safe in (("0 0 4294967295", False), ("1000 1000 1", True)):
         (tmp_path / "uid_map").write_text(f"  {numbers}\n")
-        monkeypatch.setattr(private_folder, "_USER_NUMBERS", tmp_path / "uid_map")
-        private_folder._root_outside.cache_clear()
+        monkeypatch.setattr(private_files, "_USER_NUMBERS", tmp_path / "uid_map")
+        private_files._root_outside.cache_clear()
         assert is_read(kept) is is_safe, numbers
-    private_folder._root_outside.cache_clear()
+    private_files._root_outside.cache_clear()
 
 
 # --- what it makes is its own, and it says why it keeps nothing

@@ -51,7 +51,7 @@ pool.reset(0)
 pool.step(np.zeros(600, np.int64))
 """
 KERNEL = "from tests.compile.test_jit import scale; scale.threaded(0, 100, 3.0, np.ones(100))"
-SET_THREADS = "from scramjet.runtime.machine.devices import set_threads; set_threads(threads)"
+SET_THREADS = "from scramjet.runtime.devices import set_threads; set_threads(threads)"
 
 
 def test_torch_keeps_its_number_of_threads_whatever_starts_those_of_numba():

@@ -6,7 +6,7 @@ from torch import nn
 
 from scramjet.executors import torch_executor as flat_gradients
 from scramjet.executors.torch_executor import FlatGradients
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 from tests.helpers.process_ranks import in_processes
 from tests.helpers.thread_ranks import on_ranks
 

@@ -21,7 +21,7 @@ from scramjet.executors.triton_mlp import TritonMLP
 from scramjet.executors.triton_plan import plan_of, plan_of_critic
 from scramjet.policies.layers import mlp
 from scramjet.policies.normalization import ObservationNormalizer
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 from scramjet.training.batches.batch import prepare_batch
 from scramjet.training.batches.shared_units import shared_minibatches
 from scramjet.training.learner import loss_settings

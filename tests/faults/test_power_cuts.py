@@ -25,7 +25,7 @@ from scramjet.errors import CheckpointError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime import checkpoints
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint, step_name
-from scramjet.runtime.metrics_log import MetricsLog, read_metrics
+from scramjet.runtime.logs import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
 from scramjet.training.config.files import load_frozen, to_toml
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig

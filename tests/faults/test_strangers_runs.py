@@ -26,7 +26,7 @@ import torch
 import scramjet
 from scramjet.cli import main
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
-from scramjet.runtime.metrics_log import MetricsLog, read_metrics
+from scramjet.runtime.logs import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
 from scramjet.training.asynchronous.collector import cut_schedule
 from scramjet.training.config import files as config_files

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.algorithms.config import PPOConfig
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.components import make_policy

@@ -14,7 +14,7 @@ from scramjet.executors.executor import Executor
 from scramjet.executors.numba_executor import NumbaExecutor
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.errors import ConfigError
-from scramjet.runtime.machine.cores import available_cores, free_cores
+from scramjet.runtime.machine import available_cores, free_cores
 from scramjet.runtime.ranks.environment import Launch, is_first_rank, is_launched, launch_of
 from scramjet.runtime.ranks.launching import _exit_code, launch
 from tests.helpers.children import comes_true

@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from scramjet.errors import TrainingError
-from scramjet.runtime.machine import cores
-from scramjet.runtime.machine.cores import available_cores, free_cores
-from scramjet.runtime.machine.devices import memory_errors_explained
-from scramjet.runtime.machine.gpu_load import gpu_meter
-from scramjet.runtime.machine.load import GpuLoad, Load, LoadMeter
+from scramjet.runtime import machine
+from scramjet.runtime.devices import memory_errors_explained
+from scramjet.runtime.machine import GpuLoad, Load, LoadMeter, available_cores, free_cores, gpu_meter
 from tests.helpers.children import comes_true, start_python
 
 
 def test_cores_that_others_use_are_not_free(monkeypatch):
-    monkeypatch.setattr(cores.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 8)
     for runnable, mine, free in (
         ([0] * 10, 8, 8),
         ([3] * 10, 8, 5),
@@ -28,8 +26,8 @@ def test_cores_that_others_use_are_not_free(monkeypatch):
         ([7] * 10, 2, 1),
         ([None], 8, 8),
     ):
-        monkeypatch.setattr(cores, "available_cores", lambda mine=mine: mine)
-        monkeypatch.setattr(cores, "_others_at_work", iter(runnable).__next__)
+        monkeypatch.setattr(machine, "available_cores", lambda mine=mine: mine)
+        monkeypatch.setattr(machine, "_others_at_work", iter(runnable).__next__)
         assert free_cores() == free, (runnable, mine)
 
 
@@ -38,15 +36,15 @@ def test_this_thread_is_none_of_the_others_and_a_child_is_not_either(monkeypatch
     assert 1 <= free_cores() <= available_cores()
     told, plain = {"/proc/loadavg": "0.10 0.20 0.30 4/512 99\n"}, Path.read_text
     monkeypatch.setattr(Path, "read_text", lambda self, *a, **k: told.get(str(self)) or plain(self, *a, **k))
-    asleep = cores._children_at_work()  # of processes that other tests have started, which may be at work
+    asleep = machine._children_at_work()  # of processes that other tests have started, which may be at work
     child = start_python("while True: pass", stdin=subprocess.DEVNULL)
     try:
-        assert comes_true(lambda: cores._children_at_work() == asleep + 1, 60)
-        assert comes_true(lambda: cores._others_at_work() == 4 - 1 - (asleep + 1), 60)
+        assert comes_true(lambda: machine._children_at_work() == asleep + 1, 60)
+        assert comes_true(lambda: machine._others_at_work() == 4 - 1 - (asleep + 1), 60)
     finally:
         child.kill()
         child.communicate(timeout=60)
-    assert comes_true(lambda: cores._others_at_work() == 4 - 1 - asleep, 60)
+    assert comes_true(lambda: machine._others_at_work() == 4 - 1 - asleep, 60)
 
 
 @pytest.fixture

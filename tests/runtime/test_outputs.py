@@ -1,6 +1,5 @@
 """Files that the user names to be written: replaced whole, written into where they are streams, or refused."""
 
-import errno
 import os
 import re
 import socket
@@ -14,7 +13,7 @@ import pytest
 
 from scramjet.cli import run
 from scramjet.errors import ScramjetError
-from scramjet.runtime.outputs import check_output, is_stream, write_output
+from scramjet.runtime.files import check_output, is_stream, write_output
 from scramjet.runtime.video.video_file import check_video
 
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(os.name == "nt", reason="pipes and devices are other ones there")]
@@ -96,20 +95,7 @@ def test_a_link_stays_and_its_target_is_replaced_or_made(tmp_path: Path) -> None
         assert (target.read_bytes(), os.listdir(target.parent)) == (data, ["page.html"])
 
 
-def test_an_error_while_writing_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "page.html"
-    write_output(path, b"old")
-
-    def fail(descriptor: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "write", fail)
-    with pytest.raises(ScramjetError, match="the disk is full"):
-        write_output(path, b"new")
-    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["page.html"])
-
-
-WRITING = "import sys; from pathlib import Path; from scramjet.runtime.outputs import write_output\n"
+WRITING = "import sys; from pathlib import Path; from scramjet.runtime.files import write_output\n"
 WRITING += "print('before'); write_output(Path(sys.argv[1]), b'data\\n'); print('after')"
 
 

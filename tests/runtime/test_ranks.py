@@ -13,14 +13,11 @@ import torch
 import torch.distributed as dist
 
 from scramjet.errors import ConfigError, RankError, TrainingError
-from scramjet.runtime.ranks import shared_memory
+from scramjet.runtime.ranks import Ranks, group
 from scramjet.runtime.ranks.environment import Launch
-from scramjet.runtime.ranks.interface import Ranks
-from scramjet.runtime.ranks.meeting import FirstRankMissingError, meet
-from scramjet.runtime.ranks.processes import RankProcess, this_process
-from scramjet.runtime.ranks.shared_memory import SharedMemory
-from scramjet.runtime.ranks.store import StoreMissingError, connected, local_store
-from scramjet.runtime.ranks.watching import VERDICT, Watch
+from scramjet.runtime.ranks.group import SharedMemory
+from scramjet.runtime.ranks.meeting import FirstRankMissingError, StoreMissingError, connected, local_store, meet
+from scramjet.runtime.ranks.watching import VERDICT, RankProcess, Watch, this_process
 from tests.helpers.children import comes_true, start_python
 from tests.helpers.process_ranks import free_port, in_processes
 from tests.helpers.thread_ranks import on_ranks
@@ -79,7 +76,7 @@ def test_every_rank_has_the_sums_in_the_order_of_ranks_however_often_they_exchan
 
 @has_shared_memory
 def test_all_ranks_do_without_if_one_cannot_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    mapped = shared_memory._mapped
+    mapped = group._mapped
 
     def not_on_rank_1(path: str, size: int) -> object:
         return None if threading.current_thread().name == "rank 1" else mapped(path, size)
@@ -88,7 +85,7 @@ def test_all_ranks_do_without_if_one_cannot_share(monkeypatch: pytest.MonkeyPatc
         threading.current_thread().name = f"rank {ranks.rank}"
         return SharedMemory.of(ranks)
 
-    monkeypatch.setattr(shared_memory, "_mapped", not_on_rank_1)
+    monkeypatch.setattr(group, "_mapped", not_on_rank_1)
     assert on_ranks(3, work) == [None, None, None]
 
 

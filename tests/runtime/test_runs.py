@@ -317,7 +317,7 @@ def test_a_run_whose_folder_is_gone_is_noticed_before_the_next_write(tmp_path: P
 def test_run_folders_need_no_torch() -> None:
     code = (
         "import sys; import scramjet.runtime.runs, scramjet.runtime.checkpoints; "
-        "import scramjet.runtime.metrics_log, scramjet.runtime.signals; "
+        "import scramjet.runtime.logs, scramjet.runtime.signals; "
         "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     )
     process = start_python(code)

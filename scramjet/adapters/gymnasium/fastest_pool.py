@@ -7,7 +7,7 @@ from scramjet.adapters.gymnasium.env_results import MakeEnv
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.library import NamedWorld, PoolRequest
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 
 SHARE_SECONDS = 60e-6
 """Envs that step in less, one after the other, gain nothing by another process: telling it to takes as long."""

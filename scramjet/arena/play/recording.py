@@ -13,7 +13,7 @@ from scramjet.arena.game import Game
 from scramjet.arena.head_to_head import Match
 from scramjet.arena.play.results import Result
 from scramjet.arena.play.watching import begin_game
-from scramjet.runtime.outputs import output_file
+from scramjet.runtime.files import output_file
 from scramjet.runtime.video.video_file import check_video
 from scramjet.training.components import make_pool
 from scramjet.training.pictures.recording import Progress, Recording, record_moments

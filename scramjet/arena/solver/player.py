@@ -12,7 +12,7 @@ from scramjet.engine.transition import Transition
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 
 ROWS, COLS = 6, 7
 MAX_REMEMBERED = 1 << 20

@@ -19,8 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import RunError, shortened
-from scramjet.runtime.files import explain_disk_errors, fsync_directory, make_folder, open_regular, write_all
-from scramjet.runtime.strict_json import parse_json
+from scramjet.runtime.files import (
+    explain_disk_errors,
+    fsync_directory,
+    make_folder,
+    open_regular,
+    parse_json,
+    write_all,
+)
 
 try:
     import fcntl

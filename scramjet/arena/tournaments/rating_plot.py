@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scramjet.arena.tournaments.rating_table import Rated, RatingTable
 from scramjet.errors import ConfigError
-from scramjet.runtime.outputs import check_output, is_stream
+from scramjet.runtime.files import check_output, is_stream
 
 WIDTH, HEIGHT = 860, 460
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 210, 50, 56  # margins

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scramjet.errors import ConfigError, RunError, printable
-from scramjet.runtime.outputs import check_output, is_stream, write_output
+from scramjet.runtime.files import check_output, is_stream, write_output
 from scramjet.runtime.trust import said
 from scramjet.telemetry.readable import short_path
 from scramjet.tuning.methods.searches import repeats

@@ -38,7 +38,7 @@ from scramjet.compile.cache_folder import (
     write_kernel,
 )
 from scramjet.compile.numba_internals.helper_pipeline import calls_by_address
-from scramjet.runtime.private_folder import NotPrivateError
+from scramjet.runtime.private_files import NotPrivateError
 
 Packed = tuple[dict[str, Any], list[bytes]]
 """What a kernel's file holds: plain values, and machine code."""

@@ -25,7 +25,7 @@ from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.rules import rule_functions
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 
 
 class WorldPool(Pool):

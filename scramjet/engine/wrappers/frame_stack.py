@@ -14,7 +14,7 @@ from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict
 from scramjet.errors import ConfigError
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 
 
 def stacked_space(space: Any, num_frames: int) -> Any:

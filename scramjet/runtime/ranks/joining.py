@@ -18,13 +18,11 @@ import torch
 import torch.distributed as dist
 
 from scramjet.errors import ConfigError, RankError, ScramjetError
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.ranks.environment import RANK_TIMEOUT, Launch, launch_of
 from scramjet.runtime.ranks.group import WAITS, ProcessGroup
-from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.meeting import FirstRankMissingError, meet
-from scramjet.runtime.ranks.processes import RankProcess, this_process
-from scramjet.runtime.ranks.store import GIVEN_UP, StoreMissingError, connected
-from scramjet.runtime.ranks.watching import Watch
+from scramjet.runtime.ranks.meeting import GIVEN_UP, FirstRankMissingError, StoreMissingError, connected, meet
+from scramjet.runtime.ranks.watching import RankProcess, Watch, this_process
 
 JOIN_TIMEOUT = 120.0
 """Seconds that ranks wait for each other at the start, at least: some load modules more slowly than others."""

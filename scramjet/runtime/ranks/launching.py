@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, PContext, SignalException, start_processes
 
 from scramjet.errors import ConfigError, RankError
-from scramjet.runtime.machine.cores import available_cores
-from scramjet.runtime.ranks.store import GIVEN_UP, local_store
+from scramjet.runtime.machine import available_cores
+from scramjet.runtime.ranks.meeting import GIVEN_UP, local_store
 from scramjet.runtime.signals import StuckWatch
 
 _PERIOD = 0.05

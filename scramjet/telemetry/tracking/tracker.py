@@ -20,13 +20,13 @@ from scramjet.runtime.files import (
     explain_disk_errors,
     is_folder,
     make_folder,
+    parse_json,
     read_regular,
     why_unreadable,
     write_atomic,
 )
 from scramjet.runtime.locks import FolderLock, is_in_use
 from scramjet.runtime.runs import Run
-from scramjet.runtime.strict_json import parse_json
 from scramjet.runtime.toml_text import read_toml
 
 # --- the tools, by name

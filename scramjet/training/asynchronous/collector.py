@@ -18,8 +18,14 @@ import torch
 from scramjet.engine.pool import Episodes
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool, concatenate_episodes
 from scramjet.errors import ConfigError, shortened
-from scramjet.runtime.files import explain_disk_errors, open_regular, read_regular, require_size, why_unreadable
-from scramjet.runtime.strict_json import parse_json
+from scramjet.runtime.files import (
+    explain_disk_errors,
+    open_regular,
+    parse_json,
+    read_regular,
+    require_size,
+    why_unreadable,
+)
 from scramjet.training.asynchronous.actors import Actors, LocalActors, wait_for_gpu
 from scramjet.training.asynchronous.trajectories import ScheduleError, Trajectory
 from scramjet.training.collector import Collector

@@ -12,9 +12,8 @@ from scramjet.algorithms.ppo import explained_by_moments, explained_variance, no
 from scramjet.algorithms.value_scaling import ValueScale
 from scramjet.executors.samples import Samples
 from scramjet.policies.policy import Policy
-from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.joined_moments import joined_over
-from scramjet.runtime.ranks.moments import moments_of
+from scramjet.runtime.ranks import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined_over, moments_of
 from scramjet.training.batches.samples import every_step, lay_out
 from scramjet.training.batches.targets import BonusAdvantages, Targets
 from scramjet.training.rollout.rollout import Rollout

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from scramjet.algorithms.ppo import normalizing
 from scramjet.executors.samples import Minibatches, Samples
-from scramjet.runtime.ranks.interface import Ranks
-from scramjet.runtime.ranks.joined_moments import joined_over
+from scramjet.runtime.ranks import Ranks
+from scramjet.runtime.ranks.moments import joined_over
 from scramjet.training.rollout.rollout import Rollout
 
 

@@ -18,8 +18,8 @@ import tomli_w
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, TrustError, did_you_mean, shortened
+from scramjet.runtime.files import MAX_DEPTH, is_deeper_than
 from scramjet.runtime.shipped import shipped_file, shipped_names
-from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.runtime.toml_text import check_bounds
 from scramjet.runtime.trust import handed_over, said, shipped
 from scramjet.settings import CONTROL, coerce, describe, plain_parameters

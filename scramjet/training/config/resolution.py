@@ -10,7 +10,7 @@ from scramjet.adapters.library import DEFAULT_TIMEOUT
 from scramjet.adapters.registry import canonical_name, is_foreign, library_of
 from scramjet.compile.cuda import cuda_is_ready
 from scramjet.errors import ConfigError
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 from scramjet.settings import largest_divisor
 from scramjet.training.config.run_config import RunConfig
 

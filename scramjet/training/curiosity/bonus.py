@@ -12,7 +12,7 @@ from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.engine.privileged import policy_part
 from scramjet.engine.trees import map_fields, map_leaves
 from scramjet.kernels.operations import takes_kernels
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.curiosity.networks import EveryNumberNormalizer
 from scramjet.training.rollout.rollout import Rollout
 

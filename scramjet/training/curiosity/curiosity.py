@@ -27,8 +27,8 @@ from scramjet.executors.torch_executor import FlatGradients
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.observations import lowest_observations
 from scramjet.policies.policy import Policy
-from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.joined_moments import joined_over, of_all
+from scramjet.runtime.ranks import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined_over, of_all
 from scramjet.training.batches.shuffling import run_length, shuffle_on_gpu
 from scramjet.training.batches.targets import BonusAdvantages
 from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted

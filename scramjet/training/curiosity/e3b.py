@@ -9,7 +9,7 @@ from torch import Tensor
 from scramjet.algorithms.curiosity.elliptical import EllipticalMemory
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.curiosity.bonus import Bonus, Transitions, follow_observations, mean_of_counted
 from scramjet.training.curiosity.inverse_dynamics import InverseDynamics, within_episodes
 

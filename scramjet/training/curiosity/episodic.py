@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from scramjet.algorithms.curiosity.episodic_counts import EpisodicCounts
 from scramjet.algorithms.curiosity.observation_keys import observation_keys
 from scramjet.engine.trees import leaves, map_leaves
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.curiosity.bonus import Bonus, Transitions
 
 

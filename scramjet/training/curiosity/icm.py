@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.curiosity.bonus import Bonus, Transitions, follow_observations, mean_of_counted
 from scramjet.training.curiosity.inverse_dynamics import ActionHead, InverseDynamics, within_episodes
 from scramjet.training.curiosity.networks import in_chunks

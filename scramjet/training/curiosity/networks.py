@@ -19,7 +19,7 @@ from scramjet.policies.encoders.choice import make_encoder
 from scramjet.policies.layers import mlp, orthogonal
 from scramjet.policies.normalization import ObservationNormalizer
 from scramjet.policies.observations import Observations, floats_as_float32, without_entries
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 
 OBSERVATION_CLIP = 5.0
 """Where normalized observations are cut (Burda et al. 2018)."""

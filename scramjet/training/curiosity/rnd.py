@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.policies.config import PolicyConfig
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.curiosity.bonus import Bonus, Transitions, follow_observations, mean_of_counted
 from scramjet.training.curiosity.networks import EveryNumberNormalizer, FeatureNetwork, in_chunks, normalized_space
 

@@ -14,8 +14,8 @@ from scramjet.engine.privileged import policy_space
 from scramjet.errors import ConfigError
 from scramjet.policies.observations import without_entries
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.memory import require_memory
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.machine import require_memory
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.components import DRAWING
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.bonus import Bonus

@@ -19,8 +19,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from scramjet.errors import printable
-from scramjet.runtime.machine.gpu_load import gpu_meter
-from scramjet.runtime.machine.load import LoadMeter
+from scramjet.runtime.machine import LoadMeter, gpu_meter
 from scramjet.telemetry.metrics import Record, findings, shortlist
 from scramjet.telemetry.readable import human_duration
 from scramjet.training.display.frame import compose

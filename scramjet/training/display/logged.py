@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scramjet.runtime.run_log import RunLog
+from scramjet.runtime.logs import RunLog
 from scramjet.telemetry.metrics import Record, findings
 from scramjet.training.display.interface import Display, RunInfo, Summary
 from scramjet.training.display.text import summary_title

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from rich.text import Text
 
-from scramjet.runtime.machine.load import Load
+from scramjet.runtime.machine import Load
 from scramjet.telemetry.metrics import VERSUS_RANDOM, is_searched, main_metric
 from scramjet.telemetry.readable import human_bytes, human_count, human_duration, human_number
 from scramjet.training.display.chart import sparkline

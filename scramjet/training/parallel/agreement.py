@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from scramjet.engine.pool import Episodes
 from scramjet.errors import ConfigError, RankError, ScramjetError, TrainingError, shortened
 from scramjet.runtime.files import is_folder, remove_tree
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 from scramjet.runtime.runs import Run
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes

@@ -20,7 +20,7 @@ from scramjet.engine.pool import Episodes
 from scramjet.engine.wrappers.concatenated_pool import concatenate_episodes
 from scramjet.errors import CheckpointError
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 
 _SIZE = 8
 _ENCODER = json.JSONEncoder(separators=(",", ":"))

@@ -16,9 +16,8 @@ from scramjet.engine.privileged import policy_space, shown_space
 from scramjet.engine.wrappers.frame_stack import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
-from scramjet.runtime.files import portable_path
+from scramjet.runtime.files import MAX_DEPTH, portable_path
 from scramjet.runtime.runs import find_run
-from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
 from scramjet.training.config.run_config import RunConfig

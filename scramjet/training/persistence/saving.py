@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from scramjet.errors import ScramjetError
-from scramjet.runtime.background import Background
+from scramjet.runtime.checkpoints import Background
 from scramjet.telemetry.progress import PhaseClock
 from scramjet.training.display.interface import Display
 from scramjet.training.evaluation.results import Best, Evaluation, is_new_best

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from scramjet.policies.distributions import Distribution
-from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks import Ranks
 from scramjet.training.seeds import draws_together
 
 

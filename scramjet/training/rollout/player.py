@@ -18,7 +18,7 @@ from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.executors.cuda_graphs import Recorder, Stage
 from scramjet.executors.executor import Executor
-from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import value_rollout
 from scramjet.training.rollout.buffers import RolloutBuffers

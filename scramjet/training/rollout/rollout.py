@@ -15,7 +15,7 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_fields, map_leaves
 from scramjet.policies.layers import count_parameters
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.rollout.step_buffers import StepBuffers
 

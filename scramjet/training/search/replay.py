@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scramjet.engine.trees import leaves, map_fields, named_leaves
 from scramjet.errors import CheckpointError
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 
 Record = TypeVar("Record")
 

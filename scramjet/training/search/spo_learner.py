@@ -19,7 +19,7 @@ from scramjet.engine.trees import map_leaves, map_optional
 from scramjet.errors import CheckpointError
 from scramjet.executors.executor import Executor
 from scramjet.policies.distributions import Distribution, MultiCategorical
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 from scramjet.search.particles import ParticleResult, ParticleSearch
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.learner import SearchLearner

@@ -19,7 +19,7 @@ from scramjet.players.player import Player
 from scramjet.players.registry import SCRIPTED, scripted_player
 from scramjet.players.scripted import RandomPlayer
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.memory import require_memory
+from scramjet.runtime.machine import require_memory
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.metadata import check_fits, find_checkpoint
 from scramjet.training.persistence.weights import check_weights

@@ -32,9 +32,8 @@ from scramjet.adapters.world_code import (
 from scramjet.envs.beside import limit_imports
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
 from scramjet.players.registry import runs_code
-from scramjet.runtime.private_folder import is_users_alone
+from scramjet.runtime.private_files import UserRecords, is_users_alone
 from scramjet.runtime.trust import Approval
-from scramjet.runtime.user_state import UserRecords
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import World

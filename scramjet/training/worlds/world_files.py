@@ -23,7 +23,7 @@ from scramjet.engine.worlds.rules import rules_fingerprint
 from scramjet.envs.api import Env
 from scramjet.envs.registry import trains_when_run
 from scramjet.runtime.files import portable_path
-from scramjet.runtime.source_copies import (
+from scramjet.runtime.runs import (
     MAX_BYTES,
     MAX_FILES,
     Sources,

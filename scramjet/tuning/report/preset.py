@@ -12,7 +12,7 @@ import tomli_w
 
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.errors import printable
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 from scramjet.telemetry.readable import human_count, human_duration
 from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import changes

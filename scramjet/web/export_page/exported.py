@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scramjet.arena.play.thoughts import reward_scale
 from scramjet.envs.registry import stop_if_being_read
-from scramjet.runtime.outputs import check_output, write_output
+from scramjet.runtime.files import check_output, write_output
 from scramjet.settings import coerce
 from scramjet.training.persistence.metadata import run_of
 from scramjet.training.playing import load_trained, note_on_played

@@ -13,7 +13,7 @@ from scramjet.adapters.registry import is_foreign
 from scramjet.errors import RunError, ScramjetError
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.files import is_folder
-from scramjet.runtime.run_log import read_log
+from scramjet.runtime.logs import read_log
 from scramjet.telemetry.metrics import METRICS, findings
 from scramjet.web.runs.curves import RunCurves
 

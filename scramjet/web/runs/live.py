@@ -21,9 +21,8 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from scramjet.errors import ScramjetError
-from scramjet.runtime.machine.gpu_load import read_driver_gpu
-from scramjet.runtime.machine.load import LoadMeter
-from scramjet.runtime.run_log import LOG_FILE, read_log
+from scramjet.runtime.logs import LOG_FILE, read_log
+from scramjet.runtime.machine import LoadMeter, read_driver_gpu
 from scramjet.telemetry.metrics import findings
 from scramjet.telemetry.metrics_file import Position, end_of_records, read_records
 from scramjet.web.runs.index import RunIndex, Stamp, stamp_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import scramjet
-from scramjet.runtime.metrics_log import read_metrics
+from scramjet.runtime.logs import read_metrics
 from tests.helpers.tracked_runs import STEPS, cut_after, fed, feed_twice, fork_of, records, send
 from tests.helpers.written_runs import append_records, write_run
 

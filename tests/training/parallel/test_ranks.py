@@ -20,7 +20,7 @@ from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, RankError, ScramjetError, TrainingError
 from scramjet.policies import PolicyConfig
-from scramjet.runtime.ranks.interface import Alone
+from scramjet.runtime.ranks import Alone
 from scramjet.telemetry.progress import Progress
 from scramjet.training.display import QuietDisplay
 from scramjet.training.parallel import agreement

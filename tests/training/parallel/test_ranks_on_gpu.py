@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import scramjet
+from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.ranks.group import ProcessGroup
-from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig

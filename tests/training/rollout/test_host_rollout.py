@@ -15,7 +15,7 @@ from scramjet.engine.trees import leaves
 from scramjet.envs import load_env
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.runtime.machine.devices import set_precision
+from scramjet.runtime.devices import set_precision
 from scramjet.training.config.files import starting_config
 from scramjet.training.rollout import player as player_module
 from scramjet.training.rollout.parts import CopiedPart

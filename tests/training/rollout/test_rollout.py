@@ -20,7 +20,7 @@ from scramjet.executors.choice import choose_executor
 from scramjet.executors.numba_executor import NumbaExecutor
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
-from scramjet.runtime.ranks.interface import ALONE
+from scramjet.runtime.ranks import ALONE
 from scramjet.training.components import make_pool
 from scramjet.training.rollout import checks, final_observations
 from scramjet.training.rollout.compiled_steps import MOST_ENVS

@@ -17,7 +17,7 @@ import scramjet
 from scramjet import cli
 from scramjet.errors import ConfigError, RunError, TrustError, WorldError
 from scramjet.runtime.checkpoints import load_checkpoint
-from scramjet.runtime.source_copies import MAX_FILES
+from scramjet.runtime.runs import MAX_FILES
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import CheckpointConfig, RunConfig
 from tests.helpers import world_files

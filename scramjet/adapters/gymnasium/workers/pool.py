@@ -30,7 +30,7 @@ from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import check_count
 from scramjet.engine.rows_under_way import Rows
 from scramjet.errors import ConfigError, WorldError
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 
 
 class WorkerPool(GymPool):

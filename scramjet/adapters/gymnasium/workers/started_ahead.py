@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scramjet.adapters.gymnasium.workers.process import WorkerProcess
 from scramjet.errors import ScramjetError
-from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine import available_cores
 
 _started: list[WorkerProcess] = []
 

@@ -28,8 +28,8 @@ from scramjet.envs.registry import canonical_name
 from scramjet.errors import ScramjetError
 from scramjet.executors.choice import choose_executor
 from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.devices import set_threads
-from scramjet.runtime.source_copies import Sources, fits, private_folder_with
+from scramjet.runtime.devices import set_threads
+from scramjet.runtime.runs import Sources, fits, private_folder_with
 from scramjet.training.asynchronous.actors import MOST_RESTARTS, seed_of
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig

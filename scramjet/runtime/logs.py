@@ -1,31 +1,35 @@
-"""The metrics of a run: standard JSON, one object a line, at steps that only grow.
+"""What a run writes line by line: `metrics.jsonl`, which is read back, and `log.txt`, which is kept for people.
 
-A kill can tear at most the last line; opening the log again removes it.
+The metrics are standard JSON, one object a line, at steps that only grow. A kill can tear at most the last line;
+opening the log again removes it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
 import mmap
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from scramjet.errors import RunError
+from scramjet.errors import RunError, printable
 from scramjet.runtime.files import (
     StrangeFileError,
     explain_disk_errors,
     fsync_directory,
     is_at,
     open_regular,
+    parse_json,
     temporary_path,
     why_unreadable,
     write_all,
+    write_atomic,
 )
-from scramjet.runtime.strict_json import parse_json
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _STRETCH = 1 << 16
@@ -257,3 +261,53 @@ def _as_plain_json(value: object, name: str) -> object:
 
 
 _WRITTEN_AS_THEY_ARE = frozenset((type(None), bool, int, str))
+
+
+# --- `log.txt`: what the display told the user, one line with its time for each event
+#
+# Nothing reads it back into a run, and a log that cannot be written never stops one.
+
+
+LOG_FILE = "log.txt"
+MAX_BYTES = 1 << 20
+_LONGEST_LINE = 2_000
+_TAIL = 1 << 16
+
+
+class RunLog:
+    """Appends to a run's log; it grows to a megabyte, and a resume drops its older part."""
+
+    def __init__(self, run: Path) -> None:
+        self._path = run / LOG_FILE
+        self._trim()
+
+    def write(self, text: str) -> None:
+        """Append a line with the time. May be called from a signal handler; whatever goes wrong is passed over."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        line = f"{stamp}  {printable(' '.join(text.split()))[:_LONGEST_LINE]}\n"
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            try:
+                if os.fstat(descriptor).st_size < MAX_BYTES:
+                    write_all(descriptor, line.encode(errors="replace"))
+            finally:
+                os.close(descriptor)
+
+    def _trim(self) -> None:
+        """Drop the older half of a full log, when a run begins or is resumed."""
+        with contextlib.suppress(Exception):
+            if os.lstat(self._path).st_size > MAX_BYTES // 2:
+                lines = read_log(self._path.parent, MAX_BYTES // 4)
+                write_atomic(self._path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def read_log(run: Path, most_bytes: int = _TAIL) -> list[str]:
+    """The last lines of a run's log, oldest first; none where there is no log, or no plain file in its place."""
+    try:
+        with open(open_regular(run / LOG_FILE), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            data = os.pread(file.fileno(), most_bytes, max(0, size - most_bytes))
+    except (OSError, ValueError):
+        return []
+    lines = data.decode(errors="replace").split("\n")[:-1]
+    return [printable(line[:_LONGEST_LINE]) for line in (lines if size <= most_bytes else lines[1:])]

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 import scramjet
 from scramjet.errors import RunError
-from scramjet.runtime import metrics_log
-from scramjet.runtime.metrics_log import MetricsLog, read_metrics
-from scramjet.runtime.run_log import LOG_FILE, MAX_BYTES, RunLog, read_log
+from scramjet.runtime import logs
+from scramjet.runtime.logs import LOG_FILE, MAX_BYTES, MetricsLog, RunLog, read_log, read_metrics
 from tests.helpers.children import start_python
 from tests.helpers.run_files import NO_EVALUATION
 
@@ -130,10 +129,10 @@ def test_a_file_that_ends_in_much_that_is_no_record_is_refused_and_not_emptied(t
 def test_cutting_the_end_off_a_large_log_does_not_read_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, parse, parsed = tmp_path / "m", metrics_log.parse_line, []
+    path, parse, parsed = tmp_path / "m", logs.parse_line, []
     with open(path, "w") as file:
         file.writelines(f'{{"step":{step},"filler":"{"x" * 400}"}}\n' for step in range(10_000))  # 4 MB
-    monkeypatch.setattr(metrics_log, "parse_line", lambda line: parsed.append(line) or parse(line))
+    monkeypatch.setattr(logs, "parse_line", lambda line: parsed.append(line) or parse(line))
     with MetricsLog(path) as log:
         log.truncate_after(2_000)
         assert log.last_step == 2_000
@@ -146,7 +145,7 @@ FILL_A_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from scramjet.errors import RunError
-from scramjet.runtime.metrics_log import MetricsLog
+from scramjet.runtime.logs import MetricsLog
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 2000))
 with MetricsLog(Path(sys.argv[1])) as log:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.runtime import signatures, user_state
-from scramjet.runtime.signatures import is_signed, sign
-from scramjet.runtime.user_state import UserRecords
+from scramjet.runtime import private_files
+from scramjet.runtime.private_files import UserRecords, is_signed, sign
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and modes")
 
@@ -100,7 +99,7 @@ def test_where_nothing_can_be_kept_there_is_one_warning_that_says_what_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: UserRecords
 ) -> None:
     with pytest.warns(UserWarning, match="too large"):
-        records.write("a", {"text": "x" * user_state.MAX_RECORD_BYTES})
+        records.write("a", {"text": "x" * private_files.MAX_RECORD_BYTES})
     assert records.read("a") is None
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "file"))
@@ -111,14 +110,14 @@ def test_where_nothing_can_be_kept_there_is_one_warning_that_says_what_follows(
         warnings.simplefilter("error")
         records.write("b", {})
         assert records.read("a") is None
-    monkeypatch.setattr(signatures._KEYS, "_has_warned", False)
+    monkeypatch.setattr(private_files._KEYS, "_has_warned", False)
     with pytest.warns(UserWarning, match="checked as if somebody else had made them"):
         assert sign("digest") is None
     assert not is_signed("digest", None)
 
 
 def test_only_so_many_are_kept_and_the_oldest_go(records: UserRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_state, "MAX_RECORDS", 3)
+    monkeypatch.setattr(private_files, "MAX_RECORDS", 3)
     for i, key in enumerate("abcde"):
         records.write(key, {})
         newest = max(records.folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
