@@ -20,7 +20,7 @@ import jumanji
 import numpy as np
 from jumanji.wrappers import AutoResetWrapper
 
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 

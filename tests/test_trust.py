@@ -56,7 +56,7 @@ FORKS = {
     "adapters.gymnasium.workers.guard": OWN_PROCESS,
 }  # fmt: skip
 RUNS_TEXT = {
-    "compile.jit": GENERATED, "engine.layout": GENERATED, "engine.worlds.cuda_staging": GENERATED,
+    "compile.jit": GENERATED, "engine.layout": GENERATED, "engine.worlds.cuda": GENERATED,
 }  # fmt: skip
 UNPICKLES = {
     "adapters.gymnasium.workers.local": PIPE, "adapters.gymnasium.workers.process": PIPE,

@@ -25,8 +25,7 @@ import numpy as np
 
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.pool import Batch, check_count, halves, is_whole
-from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
+from scramjet.engine.pool import Batch, Rows, RowsUnderWay, check_count, halves, is_whole, neighbours
 from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, WorldError, did_you_mean
 from scramjet.settings import MAX_COUNT

@@ -22,8 +22,7 @@ from scramjet.engine.layout import leaf_layout
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space
 from scramjet.engine.trees import leaves, map_leaves, space_tree
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool, pushed
+from scramjet.engine.wrappers import ConcatenatedPool, FrameStackPool, pushed
 from scramjet.errors import PredictError, shortened
 
 

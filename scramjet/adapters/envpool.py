@@ -25,8 +25,7 @@ from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.spaces import batch_parts, env_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import allocate_obs
-from scramjet.engine.pool import Batch, check_count, is_whole
-from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours, row_numbers
+from scramjet.engine.pool import Batch, Rows, RowsUnderWay, check_count, is_whole, neighbours, row_numbers
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError, WorldError, did_you_mean

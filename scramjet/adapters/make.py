@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scramjet.engine.pool import Pool
     from scramjet.engine.worlds.cuda_pool import CudaPool
     from scramjet.engine.worlds.native_pool import Backend, NativePool
-    from scramjet.engine.wrappers.frame_stack import FrameStackPool
+    from scramjet.engine.wrappers import FrameStackPool
 
 
 @overload
@@ -81,7 +81,7 @@ def make(
 
 
 def _stacked(pool: Pool, num_frames: int) -> Pool:
-    from scramjet.engine.wrappers.frame_stack import FrameStackPool
+    from scramjet.engine.wrappers import FrameStackPool
 
     return pool if num_frames == 1 else FrameStackPool(pool, num_frames)
 

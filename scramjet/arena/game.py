@@ -25,7 +25,7 @@ from scramjet.arena.play.places import Place, find_places
 from scramjet.arena.play.playable import check_players, playable_env
 from scramjet.arena.play.results import PlayedMove, Result
 from scramjet.arena.play.thoughts import Adviser, Thoughts, ends_in_win_or_loss
-from scramjet.engine.action_places import action_at
+from scramjet.engine.actions import action_at
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.envs.api import Env

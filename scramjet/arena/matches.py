@@ -16,12 +16,12 @@ import numpy as np
 
 from scramjet.adapters.spaces import action_shape_and_dtype
 from scramjet.arena.results import GameResults
+from scramjet.engine.actions import is_masked, outside_space, random_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.hashing import GOLDEN, mixed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
-from scramjet.engine.random_play import is_masked, outside_space, random_actions
 from scramjet.engine.transition import Transition
+from scramjet.engine.trees import GOLDEN, mixed
 from scramjet.errors import ConfigError, PlayerError
 from scramjet.players.player import Player
 from scramjet.players.user_player import blamed_on

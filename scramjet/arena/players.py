@@ -17,7 +17,7 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import map_leaves
-from scramjet.engine.wrappers.frame_stack import stacked_space
+from scramjet.engine.wrappers import stacked_space
 from scramjet.envs.api import Box
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError, RunError, shortened

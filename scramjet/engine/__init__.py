@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from scramjet.engine.transition import Transition as Transition
     from scramjet.engine.worlds.native_pool import Backend as Backend
     from scramjet.engine.worlds.native_pool import NativePool as NativePool
-    from scramjet.engine.wrappers.frame_stack import FrameStackPool as FrameStackPool
+    from scramjet.engine.wrappers import FrameStackPool as FrameStackPool
 
 _HOMES = {
     "Backend": "scramjet.engine.worlds.native_pool",
     "Batch": "scramjet.engine.pool",
     "Episodes": "scramjet.engine.pool",
-    "FrameStackPool": "scramjet.engine.wrappers.frame_stack",
+    "FrameStackPool": "scramjet.engine.wrappers",
     "NativePool": "scramjet.engine.worlds.native_pool",
     "Pool": "scramjet.engine.pool",
     "Transition": "scramjet.engine.transition",

@@ -5,16 +5,15 @@ from __future__ import annotations
 import enum
 import math
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from scramjet.engine.action_names import check_action_names
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict, Discrete, Env, MultiBinary, MultiDiscrete, is_plain_name, state_fields
-from scramjet.errors import WorldError, did_you_mean
+from scramjet.errors import WorldError, did_you_mean, shortened
 
 HEADER = np.dtype(
     [
@@ -295,4 +294,32 @@ def _check_actions(name: str, env: Env) -> None:
         if hasattr(env, "mask"):
             raise WorldError(
                 f"{name} has a mask, but actions of a Box are not masked; drop mask() or choose discretely"
+            )
+
+
+# --- The names that a world gives to its actions
+
+
+def check_action_names(name: str, env: Env) -> None:
+    """Refuse names that do not tell the actions apart: people type them."""
+    names = env.action_names
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise WorldError(f'{name}.action_names is {shortened(names)}; give a tuple of names, such as ("left", "right")')
+    if not names:
+        return
+    if not isinstance(env.action_space, Discrete):
+        raise WorldError(f"{name}.action_names are for a Discrete action space, not for {env.action_space}; drop them")
+    if len(names) != env.action_space.n:
+        raise WorldError(
+            f"{name}.action_names has {len(names)} names for {env.action_space.n} actions; name each of them"
+        )
+    for number, each in enumerate(names):
+        if not isinstance(each, str) or not each.strip() or not each.isprintable() or each != " ".join(each.split()):
+            raise WorldError(
+                f"{name}.action_names[{number}] is {shortened(each)}; use printable text, without spaces around it"
+            )
+        if each in names[:number]:
+            raise WorldError(
+                f"{name}.action_names has {shortened(each)} twice, for actions {names.index(each)} and {number}; "
+                f"names must differ"
             )

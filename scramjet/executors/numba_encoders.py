@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scramjet.compile.addresses import AddressedFunction
-from scramjet.compile.vector_blocks import BOARDS, OUTPUTS
+from scramjet.compile.addresses import BOARDS, OUTPUTS, AddressedFunction
 from scramjet.kernels.cpu import convolutions, planning
 from scramjet.policies.encoders.grids import GridCNN, GridPlanes, ResidualBlock
 from scramjet.policies.encoders.value_propagation import ValuePropagation

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scramjet.compile.addresses import StepCalls, Task
+from scramjet.compile.addresses import BOARDS, StepCalls, Task
 from scramjet.compile.jit import AdaptiveThreading
-from scramjet.compile.vector_blocks import BOARDS
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.executors.executor import Diagnostics
 from scramjet.executors.losses import LossSettings

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.hashing import hash_rows
+from scramjet.engine.actions import random_actions
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool, is_whole
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.transition import Transition
+from scramjet.engine.trees import hash_rows
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs.api import Discrete
 from scramjet.errors import ConfigError, shortened

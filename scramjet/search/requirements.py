@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.actions import random_actions
 from scramjet.engine.layout import num_players
 from scramjet.engine.pool import Pool
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_pool import WorldPool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.engine.wrappers import FrameStackPool
 from scramjet.envs.api import Discrete, Env
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy

@@ -19,8 +19,7 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import shown_space
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool, check_stackable, stacked_space
+from scramjet.engine.wrappers import ConcatenatedPool, FrameStackPool, check_stackable, stacked_space
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.executors.choice import WIDEST

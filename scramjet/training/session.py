@@ -18,7 +18,7 @@ from scramjet.adapters.env_spaces import env_spaces
 from scramjet.adapters.registry import is_foreign
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.pool import Pool
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.executors.choice import choose_executor
 from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.policy import Policy

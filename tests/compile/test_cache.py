@@ -24,12 +24,13 @@ from scramjet.compile.cache_folder import (
     entry_directory,
     entry_lock,
     make_entry,
+    pack,
     read_kernel,
+    unpack,
     write_kernel,
 )
 from scramjet.compile.jit import compiled
-from scramjet.compile.kernel_file import pack, unpack
-from scramjet.compile.numba_internals import kernel_cache
+from scramjet.compile.numba_internals import compilation
 from scramjet.runtime import private_files
 from tests.helpers import ROOT
 from tests.helpers.processes import run_python
@@ -53,7 +54,7 @@ def misses(function) -> int:
 @pytest.fixture
 def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that SCRAMJET_CACHE_DIR names, in one of its own."""
-    kernel_cache._TOLD.clear()
+    compilation._TOLD.clear()
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "above" / "chosen"))
     return tmp_path / "above" / "chosen"
 
@@ -410,7 +411,7 @@ def test_one_warning_names_the_folder_its_mode_or_owner_and_the_fix(
     assert f"others can write to {chosen} (mode 0777)" in text
     assert f"run `chmod go-w {chosen}`, or set SCRAMJET_CACHE_DIR to a folder that you alone can write to" in text
     assert list(chosen.iterdir()) == []
-    kernel_cache._TOLD.clear()
+    compilation._TOLD.clear()
     as_if_of(SOMEBODY, chosen, monkeypatch)
     with pytest.warns(UserWarning, match=f"{chosen} belongs to user {SOMEBODY}, who could put code of theirs there"):
         assert make_square(0)(3) == 9

@@ -17,7 +17,7 @@ from numba import njit
 
 from scramjet.compile import numba_versions
 from scramjet.compile.jit import compiled
-from scramjet.compile.numba_internals.helper_pipeline import HelperCompiler
+from scramjet.compile.numba_internals.compilation import HelperCompiler
 from scramjet.compile.numba_versions import is_within
 from tests.helpers import ROOT
 from tests.helpers.processes import run_python

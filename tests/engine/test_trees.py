@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.engine.hashing import GOLDEN, hash_rows, mixed
-from scramjet.engine.trees import map_fields
+from scramjet.engine.trees import GOLDEN, hash_rows, map_fields, mixed
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.envs import Env, Symmetry
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.othello import Othello

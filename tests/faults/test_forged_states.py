@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import scramjet
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.engine.worlds.native_pool import Backend, NativePool
-from scramjet.engine.worlds.restored_states import FIX, Probation
+from scramjet.engine.worlds.world_pool import FIX, Probation
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.checkpoint_format import encode

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scramjet.engine.actions import random_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env

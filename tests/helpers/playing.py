@@ -8,7 +8,7 @@ import numpy as np
 
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.layout import allocate_obs
-from scramjet.engine.worlds.interpreted import PlainArray
+from scramjet.engine.worlds.cpu import PlainArray
 from scramjet.envs import Dict, Env
 
 UNWRITTEN = 99

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine import Transition
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.engine.trees import leaves, map_leaves
 
 BACKENDS = ["interpreted", "cpu"]

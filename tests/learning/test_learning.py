@@ -13,7 +13,7 @@ from torch import nn
 
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import Backend, FrameStackPool, NativePool
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.envs import Box, Discrete, Env, load_env, randint
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network

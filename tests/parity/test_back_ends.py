@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from scramjet.engine import NativePool, Transition
+from scramjet.engine.actions import random_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, named_leaves
 from scramjet.envs import Env, load_env, registrations
 from tests.helpers import HELPERS, ROOT

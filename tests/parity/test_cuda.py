@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from scramjet.engine import Episodes, NativePool, Transition
+from scramjet.engine.actions import random_actions
 from scramjet.engine.layout import state_dtype
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Env, load_env

@@ -34,8 +34,8 @@ from jumanji.environments.routing.sokoban import types as sokoban_types
 from jumanji.environments.routing.sokoban.generator import ToyGenerator
 
 from scramjet.engine import NativePool, Transition
+from scramjet.engine.actions import random_actions
 from scramjet.engine.layout import state_dtype
-from scramjet.engine.random_play import random_actions
 from scramjet.envs import load_env
 from scramjet.envs.games.maze import Maze, shortest_path
 from scramjet.envs.puzzles.game_2048 import Game2048, can_slide, slide

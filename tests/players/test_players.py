@@ -11,7 +11,7 @@ import pytest
 from scramjet.arena.matches import play_games
 from scramjet.arena.solver.position import Position
 from scramjet.engine import NativePool, Transition
-from scramjet.engine.random_play import is_masked, random_actions
+from scramjet.engine.actions import is_masked, random_actions
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError, PlayerError

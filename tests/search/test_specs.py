@@ -12,7 +12,7 @@ import torch
 from scramjet.adapters.registry import load_world
 from scramjet.algorithms.config import AlphaZeroConfig, SPOConfig
 from scramjet.engine import FrameStackPool, NativePool
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.envs import Box, Env, MultiDiscrete
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.classic_control.pendulum import Pendulum

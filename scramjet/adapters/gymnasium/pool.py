@@ -10,8 +10,7 @@ import numpy as np
 from scramjet.adapters.foreign_pool import ForeignPool, seeds_in
 from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, RowArrays, row_layout
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.pool import Batch
-from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
+from scramjet.engine.pool import Batch, Rows, RowsUnderWay, neighbours
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError

@@ -11,8 +11,7 @@ from scramjet.adapters.gymnasium.env_state import UnsavableError
 from scramjet.adapters.gymnasium.pool import GymPool
 from scramjet.adapters.gymnasium.runner import GymRows
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.pool import check_count
-from scramjet.engine.rows_under_way import Rows
+from scramjet.engine.pool import Rows, check_count
 from scramjet.errors import ConfigError, WorldError
 
 

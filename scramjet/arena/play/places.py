@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.arena.play.moves import Move
-from scramjet.engine.action_places import action_at, says_where_actions_lie
+from scramjet.engine.actions import action_at, says_where_actions_lie
 from scramjet.envs.api import Env
 
 POINTS = 41

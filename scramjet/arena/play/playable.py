@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.engine.wrappers import FrameStackPool
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from scramjet.arena.play.moves import Move, Moves
+from scramjet.engine.actions import random_actions
 from scramjet.engine.pool import Pool
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool

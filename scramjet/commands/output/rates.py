@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from scramjet.engine.actions import random_actions
 from scramjet.engine.pool import Pool
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.cuda_pool import CudaPool, random_actions_on_gpu
 
 REPEATS = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import numpy as np
 
 from scramjet.compile import numba_versions, progress
 from scramjet.compile.cuda import require_cuda
-from scramjet.engine.action_places import look_at_clicks, says_where_actions_lie
+from scramjet.engine.actions import action_at, random_actions, says_where_actions_lie
 from scramjet.engine.layout import (
     HEADER,
     PlayedBy,
@@ -27,10 +28,9 @@ from scramjet.engine.layout import (
     state_dtype,
 )
 from scramjet.engine.privileged import Observer, observers, shown_space
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
-from scramjet.engine.worlds.interpreted import only_reads
+from scramjet.engine.worlds.cpu import only_reads
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs.api import Discrete, Env
@@ -69,7 +69,7 @@ def check_world(
             look_for_choices_seen_last_only,
             look_at_observe,
             look_for_escaped_state,
-            *((look_at_clicks,) if says_where_actions_lie(env) else ()),
+            *((_look_at_clicks,) if says_where_actions_lie(env) else ()),
             look_at_compiled,  # the first that compiles: it says how long that took
             *((look_at_illegal_actions,) if mask_size(env) else ()),
             *((look_at_gpu,) if has_gpu() else ()),
@@ -363,3 +363,31 @@ def _same(
 
 def _name(env: Env) -> str:
     return type(env).__name__
+
+
+CLICKED_POINTS = 12
+"""Points along each side of a picture at which the check clicks."""
+CLICKED_POSITIONS = 10
+
+
+def _look_at_clicks(env: Env, _actions: np.ndarray) -> str:
+    """`action_at` gives an action or none at points of the picture in some positions, and changes nothing."""
+    pool = NativePool(env, 1, backend="interpreted")
+    out, random = pool.reset(0), np.random.default_rng(0)
+    ticks = ((np.arange(CLICKED_POINTS) + 0.5) / CLICKED_POINTS).tolist()
+    found: set[int | None] = set()
+    for _step in range(CLICKED_POSITIONS):
+        state = pool.states()[0]
+        before = state.tobytes()
+        for x, y in itertools.product(ticks, ticks):
+            found.add(action_at(env, pool.as_record(state), x, y))
+            if state.tobytes() != before:
+                raise WorldError(f"{type(env).__name__}.action_at changes the state; it may only read it")
+        out = pool.step(random_actions(pool, out, random))
+    num_places = len(found - {None})
+    if num_places == 0:
+        raise WorldError(
+            f"{type(env).__name__}.action_at gave no action at any point of the first {CLICKED_POSITIONS} pictures; x and "
+            f"y are shares of the picture's width and height, from 0 to 1"
+        )
+    return f"clicks on the picture mean {num_places} of {env.action_space.n} actions"

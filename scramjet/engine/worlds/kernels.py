@@ -19,8 +19,7 @@ from numba import prange
 
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.transition import KernelArrays, ShownArrays
-from scramjet.engine.worlds.transitions import Transitions, transitions_for
-from scramjet.engine.worlds.world_functions import Compilers, EpisodeLog, Rules
+from scramjet.engine.worlds.transitions import Compilers, EpisodeLog, Rules, Transitions, transitions_for
 
 IS_STEPPED = 2
 """Where a thread's part of `log_size` says that its chunk is stepped; before it, see `transitions.next_slot`."""

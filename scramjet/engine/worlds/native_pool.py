@@ -10,16 +10,14 @@ import numpy as np
 
 from scramjet.compile.addresses import StepCalls
 from scramjet.compile.jit import PARALLEL_REGION, AdaptiveThreading, launch_threads
+from scramjet.engine.actions import random_actions, unfit_action
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
-from scramjet.engine.pool import Batch, Episodes, check_actions_fit, check_count
-from scramjet.engine.random_play import random_actions, unfit_action
-from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
+from scramjet.engine.pool import Batch, Episodes, Rows, RowsUnderWay, check_actions_fit, check_count, neighbours
 from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.kernels import Kernels
-from scramjet.engine.worlds.restored_states import Probation, check_states, out_of_bounds
-from scramjet.engine.worlds.world_pool import WorldPool
+from scramjet.engine.worlds.world_pool import Probation, WorldPool, check_states, out_of_bounds
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
 
@@ -66,7 +64,7 @@ class NativePool(WorldPool):
     def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
         """Kernels and the number of threads they run on."""
         if backend == "interpreted":
-            from scramjet.engine.worlds.interpreted import interpreted_kernels
+            from scramjet.engine.worlds.cpu import interpreted_kernels
 
             return interpreted_kernels(self.env), 1
         from scramjet.engine.worlds.cpu import available_threads, compile_kernels
@@ -320,7 +318,7 @@ class NativePool(WorldPool):
         """Records as the back-end wants them."""
         if self.backend == "cpu":
             return array
-        from scramjet.engine.worlds.interpreted import Records
+        from scramjet.engine.worlds.cpu import Records
 
         return Records(array, type(self.env).__name__)
 

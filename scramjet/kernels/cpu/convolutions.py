@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from scramjet.compile.addresses import AddressedFunction, floats, use_wide_vectors, words
-from scramjet.compile.jit import callable_from_compiled
-from scramjet.compile.vector_blocks import (
+from scramjet.compile.addresses import (
     BOARDS,
     LANES,
     OUTPUTS,
     PAIRED,
     PARTNERS,
+    AddressedFunction,
+    floats,
     products_over_lanes,
     transpose,
+    use_wide_vectors,
     weighted_sums,
+    words,
 )  # fmt: skip
+from scramjet.compile.jit import callable_from_compiled
 from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum
 
 FLOAT = 4  # bytes

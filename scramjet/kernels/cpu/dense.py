@@ -11,10 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from scramjet.compile.addresses import AddressedFunction, call, float_rows, floats, record_at, use_wide_vectors, words
+from scramjet.compile.addresses import (
+    BOARDS,
+    AddressedFunction,
+    call,
+    float_rows,
+    floats,
+    record_at,
+    use_wide_vectors,
+    words,
+)
 from scramjet.compile.blas import multiply, multiply_by_transposed, multiply_transposed
 from scramjet.compile.jit import callable_from_compiled
-from scramjet.compile.vector_blocks import BOARDS
 from scramjet.compile.vector_maths import add, copy, dot, fill, inlined, tanh
 
 # Columns of the table of layers: addresses of the weight [outputs, inputs] and the bias; sizes; the activation; where

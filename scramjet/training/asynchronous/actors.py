@@ -20,7 +20,7 @@ import torch
 
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.errors import ScramjetError
 from scramjet.executors.choice import choose_executor
 from scramjet.policies.policy import Policy

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import arrays_of, map_leaves
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.executors.choice import choose_executor
 from scramjet.executors.cuda_graphs import Stage, stage
 from scramjet.executors.executor import Executor

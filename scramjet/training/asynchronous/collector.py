@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from scramjet.engine.pool import Episodes
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool, concatenate_episodes
+from scramjet.engine.wrappers import ConcatenatedPool, concatenate_episodes
 from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.files import (
     explain_disk_errors,

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from scramjet.algorithms.intervals import lower_bound
+from scramjet.engine.actions import random_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
-from scramjet.engine.random_play import random_actions
 from scramjet.errors import CheckpointError
 from scramjet.policies.policy import Policy
 from scramjet.training.evaluation.evaluator import Player, steps_at_most

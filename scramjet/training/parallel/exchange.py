@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from scramjet.engine.pool import Episodes
-from scramjet.engine.wrappers.concatenated_pool import concatenate_episodes
+from scramjet.engine.wrappers import concatenate_episodes
 from scramjet.errors import CheckpointError
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.ranks import Ranks

@@ -13,7 +13,7 @@ from scramjet.adapters.env_spaces import EnvSpaces, their_spaces
 from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space, shown_space
-from scramjet.engine.wrappers.frame_stack import unstacked_space
+from scramjet.engine.wrappers import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
 from scramjet.runtime.files import MAX_DEPTH, portable_path

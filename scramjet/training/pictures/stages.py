@@ -20,7 +20,7 @@ from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.engine.wrappers import FrameStackPool
 from scramjet.envs.api import Box, Env, state_fields
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy

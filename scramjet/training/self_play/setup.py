@@ -12,7 +12,7 @@ from torch import nn
 from scramjet.adapters.registry import is_foreign
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.envs.api import Discrete
 from scramjet.errors import ConfigError, ScramjetError, shortened
 from scramjet.players.player import Player

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from scramjet.engine.actions import random_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.native_pool import NativePool

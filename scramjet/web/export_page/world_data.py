@@ -18,7 +18,7 @@ from scramjet.engine.layout import (
     state_dtype,
 )
 from scramjet.engine.privileged import shown_space
-from scramjet.engine.worlds.world_functions import NO_LIMIT
+from scramjet.engine.worlds.transitions import NO_LIMIT
 from scramjet.envs.api import Dict, Env
 from scramjet.errors import WorldError
 from scramjet.web.export_page.natives import DTYPES

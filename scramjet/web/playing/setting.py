@@ -11,7 +11,7 @@ from scramjet.arena.play.screen import title_of
 from scramjet.arena.play.thoughts import Adviser
 from scramjet.arena.player_names import PERFECT
 from scramjet.arena.players import Temperature, load_player
-from scramjet.engine.action_places import says_where_actions_lie
+from scramjet.engine.actions import says_where_actions_lie
 from scramjet.engine.layout import PlayedBy, has_seat_rule, num_players
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space

@@ -12,7 +12,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.engine.wrappers import FrameStackPool
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers.pool_transitions import assert_equal
 from tests.helpers.worker_worlds import Countdown, Feed, Global, Nested, Rewarding, Showing

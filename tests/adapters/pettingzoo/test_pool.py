@@ -12,9 +12,9 @@ from gymnasium import spaces
 from scramjet.adapters import pettingzoo as pettingzoo_games
 from scramjet.adapters.pettingzoo import AECPool, ParallelPool, make_pettingzoo_pool
 from scramjet.engine import NativePool, Transition
+from scramjet.engine.actions import random_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError, WorldError

@@ -8,7 +8,7 @@ import pytest
 
 from scramjet.engine import NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.rows_under_way import row_numbers
+from scramjet.engine.pool import row_numbers
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers.player_pools import pool_of

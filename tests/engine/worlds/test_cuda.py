@@ -12,14 +12,14 @@ from numba.np.numpy_support import as_dtype
 
 import scramjet
 from scramjet.compile.cuda import require_cuda
-from scramjet.engine import NativePool, episode_reader
-from scramjet.engine.episode_reader import build_pick
+from scramjet.engine import NativePool
 from scramjet.engine.layout import clear_function, episode_dtype, leaf_layout, state_dtype
 from scramjet.engine.trees import leaves, space_tree
-from scramjet.engine.worlds import cuda, kernels
-from scramjet.engine.worlds.cuda_staging import MAX_SHARED_BYTES, plan, staged_row, staged_step
-from scramjet.engine.worlds.interpreted import Record, Records, interpreted_rules
-from scramjet.engine.worlds.world_functions import Compilers
+from scramjet.engine.worlds import cuda, cuda_pool, kernels
+from scramjet.engine.worlds.cpu import Record, Records, interpreted_rules
+from scramjet.engine.worlds.cuda import MAX_SHARED_BYTES, plan, staged_row, staged_step
+from scramjet.engine.worlds.cuda_pool import build_pick
+from scramjet.engine.worlds.transitions import Compilers
 from scramjet.envs import load_env, registrations, rng
 from scramjet.errors import ConfigError
 
@@ -202,7 +202,7 @@ def play(random, num_envs, num_players, share_ended, num_steps):
 
 
 def test_the_newest_episodes_are_those_that_a_sort_of_all_of_them_gives(monkeypatch):
-    monkeypatch.setattr(episode_reader, "MAX_EPISODES_READ", NUM_READ)
+    monkeypatch.setattr(cuda_pool, "MAX_EPISODES_READ", NUM_READ)
     for num_envs, num_players, share_ended, num_steps in (
         (5, 1, 0.0, 3),  # none
         (30, 1, 0.1, 4),  # all are read
@@ -221,7 +221,7 @@ def test_the_newest_episodes_are_those_that_a_sort_of_all_of_them_gives(monkeypa
 
 
 def test_which_episodes_of_a_step_are_read_does_not_depend_on_their_rows(monkeypatch):
-    monkeypatch.setattr(episode_reader, "MAX_EPISODES_READ", NUM_READ)
+    monkeypatch.setattr(cuda_pool, "MAX_EPISODES_READ", NUM_READ)
     log, every, _ = play(np.random.default_rng(1), 40, 1, 1.0, 1)
     shuffled = log.copy()
     shuffled[: len(every)] = np.random.default_rng(2).permutation(every)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scramjet.engine.actions import random_actions
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.check import check_world
 from scramjet.engine.worlds.diagnosis import explain
 from scramjet.envs import Box, Dict, Discrete, Env, MultiDiscrete

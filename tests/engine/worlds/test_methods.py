@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from scramjet.engine.worlds.check import check_world
-from scramjet.engine.worlds.methods import with_methods
-from scramjet.engine.worlds.rules import constants_tuple, rule_functions, rules_fingerprint
+from scramjet.engine.worlds.rules import constants_tuple, rule_functions, rules_fingerprint, with_methods
 from scramjet.envs.registry import load_env
 
 WORLD = """

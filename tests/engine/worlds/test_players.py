@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scramjet.engine.actions import random_actions
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves
 from scramjet.envs import Env
 from tests.helpers.player_pools import pool_of

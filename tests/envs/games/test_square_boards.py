@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.envs.games.othello import Othello
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.errors import WorldError

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.envs.puzzles.sokoban import Sokoban
 from scramjet.envs.puzzles.sokoban_levels import BOX, GOAL, REACHED, WALL, make_level, mark_reached
 from tests.helpers.playing import episode_stats, interpreted, record

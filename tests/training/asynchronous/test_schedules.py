@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 
 import scramjet
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.errors import ConfigError, ScramjetError, TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.asynchronous.central_actors import CentralActors

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
-from scramjet.engine.wrappers.frame_stack import stacked_space
+from scramjet.engine.wrappers import stacked_space
 from scramjet.envs.registry import load_env, registrations
 from scramjet.training.persistence.space_files import MAX_NUMBERS, MAX_PARTS, space_from_data, space_to_data
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scramjet.engine.actions import random_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Env, load_env, registrations
 from scramjet.envs.games.tic_tac_toe import TicTacToe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scramjet.adapters.gymnasium.env_results import RowArrays
-from scramjet.engine.rows_under_way import Rows
+from scramjet.engine.pool import Rows
 
 
 class LostEpisodes:

@@ -27,8 +27,7 @@ from scramjet.adapters.gymnasium.workers.shared_memory import anonymous_memory, 
 from scramjet.adapters.gymnasium.workers.shares import Share, Shares
 from scramjet.adapters.library import OnError
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.pool import check_count
-from scramjet.engine.rows_under_way import Rows
+from scramjet.engine.pool import Rows, check_count
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine import available_cores
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scramjet.adapters.gymnasium.env_results import Ended
-from scramjet.engine.rows_under_way import Rows, neighbours, row_numbers
+from scramjet.engine.pool import Rows, neighbours, row_numbers
 from scramjet.errors import ConfigError
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.transition import Transition
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.errors import ConfigError, shortened
 
 CONNECT_SECONDS = 30.0

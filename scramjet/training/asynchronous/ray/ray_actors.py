@@ -19,7 +19,7 @@ import torch
 from scramjet.adapters.gymnasium.fastest_pool import QUICK_SECONDS
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.errors import ScramjetError, TrainingError, shortened
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.actors import MOST_RESTARTS, Actors

@@ -1,5 +1,6 @@
 """Pools around pools. Stacked frames: what is seen is the last K observations of the same episode, zeros before its
-start. Concatenated: the same envs, whoever holds them."""
+start. Concatenated: the same envs, whoever holds them.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,9 @@ import torch
 import scramjet
 from scramjet.algorithms.config import PPOConfig
 from scramjet.engine import NativePool
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.actions import random_actions
 from scramjet.engine.trees import leaves
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool, stacked_space
+from scramjet.engine.wrappers import ConcatenatedPool, FrameStackPool, stacked_space
 from scramjet.envs import Box, Dict, Discrete, Env, MultiBinary
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig

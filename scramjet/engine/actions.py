@@ -1,4 +1,4 @@
-"""Legal actions: drawn at random for checks and benchmarks, and told from illegal ones."""
+"""Legal actions: drawn at random for checks, told from illegal ones, and meant by clicks on a picture."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
-from scramjet.envs.api import Box, Discrete
-from scramjet.errors import WorldError
+from scramjet.envs.api import Box, Discrete, Env
+from scramjet.errors import ScramjetError, WorldError, shortened
 
 
 def random_actions(
@@ -79,3 +79,31 @@ def _as_rows(actions: np.ndarray) -> np.ndarray:
 def _sizes(space: Any) -> np.ndarray:
     """The number of choices of each component of a discrete action."""
     return np.array([space.n]) if isinstance(space, Discrete) else np.asarray(space.nvec)
+
+
+# --- A world's `action_at`: which action a click on its picture means
+
+
+def says_where_actions_lie(env: Env) -> bool:
+    """Whether the world has an `action_at` of its own."""
+    return type(env).action_at is not Env.action_at
+
+
+def action_at(env: Env, s: Any, x: float, y: float) -> int | None:
+    """The action at a point of the picture of `s`, or None; raises a WorldError where the world answers neither."""
+    name = f"{type(env).__name__}.action_at"
+    try:
+        found = env.action_at(s, x, y)
+    except ScramjetError:
+        raise
+    except Exception as error:
+        raise WorldError(f"{name} raised {type(error).__name__} at x={x:.3f}, y={y:.3f}: {error}") from error
+    if found is None:
+        return None
+    count = env.action_space.n if isinstance(env.action_space, Discrete) else 0
+    if isinstance(found, bool) or not isinstance(found, int | np.integer) or not -1 <= found < count:
+        raise WorldError(
+            f"{name} gave {shortened(found)} at x={x:.3f}, y={y:.3f}; return an action of {env.action_space}, or None "
+            f"where a click means nothing"
+        )
+    return None if found == -1 else int(found)
