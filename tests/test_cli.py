@@ -15,7 +15,7 @@ import scramjet
 from scramjet import cli
 from scramjet.errors import LAYOUT, ConfigError, ScramjetError, printable, shortened
 from scramjet.reports.plots import load_matplotlib
-from scramjet.runtime.metrics_log import read_metrics
+from scramjet.runtime.logs import read_metrics
 from tests.helpers.command_calls import call, refusal
 
 pytestmark = [pytest.mark.faults]
@@ -62,7 +62,7 @@ def test_a_module_run_by_its_name_is_the_command_or_says_so():
 
 WARNING = """
 import warnings
-from scramjet.runtime import user_state
+from scramjet.runtime import private_files as user_state
 from scramjet.cli import main
 def run(words):
     exec(compile("import warnings; warnings.warn('kept in \\x1b[2J nothing')", user_state.__file__, "exec"))

@@ -8,7 +8,7 @@ from dataclasses import fields
 from scramjet.commands.arguments.plot import Arguments
 from scramjet.errors import printable
 from scramjet.reports.plots import plot
-from scramjet.runtime.outputs import notes_beside
+from scramjet.runtime.files import notes_beside
 
 
 def plot_command(arguments: Arguments) -> int:

@@ -17,8 +17,8 @@ from scramjet.reports.aggregate import Aggregate
 from scramjet.reports.curves import Axis, CurveSettings, Panel, Tables, check_metrics, default_metric, panels
 from scramjet.reports.figures import THEMES, Theme, ThemeName, html_page
 from scramjet.reports.groups import configured, find_runs, group_runs
-from scramjet.runtime.outputs import check_output, is_stream, write_output
-from scramjet.runtime.settings_here import refuse_settings_here
+from scramjet.runtime.files import check_output, is_stream, write_output
+from scramjet.runtime.private_files import refuse_settings_here
 from scramjet.settings import coerce
 
 _PICTURES = {"svg": "image/svg+xml", "png": "image/png"}

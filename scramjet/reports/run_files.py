@@ -21,9 +21,16 @@ from typing import Any
 from scramjet.errors import CheckpointError, ConfigError, RunError, ScramjetError
 from scramjet.runtime.checkpoint_format import read_record
 from scramjet.runtime.checkpoints import checkpoints_of
-from scramjet.runtime.files import is_folder, read_link, read_regular, why_unreadable
+from scramjet.runtime.files import (
+    MAX_DEPTH,
+    is_deeper_than,
+    is_folder,
+    parse_json,
+    read_link,
+    read_regular,
+    why_unreadable,
+)
 from scramjet.runtime.locks import is_in_use
-from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than, parse_json
 from scramjet.telemetry.metrics_file import START, Position, Reading, read_last_record, read_records
 from scramjet.training.config.reading import read_file
 

@@ -23,8 +23,8 @@ from scramjet.executors.executor import Diagnostics, Executor
 from scramjet.executors.losses import OwnLosses
 from scramjet.policies.policy import Policy
 from scramjet.policies.value_layer import value_layer
-from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.joined_moments import joined_over, of_all
+from scramjet.runtime.ranks import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined_over, of_all
 from scramjet.telemetry.metrics import metric_for
 from scramjet.training.batches.batch import Batch
 from scramjet.training.rollout.rollout import Rollout

@@ -18,7 +18,9 @@ import tomli_w
 
 from scramjet.errors import ConfigError, RunError, did_you_mean, shortened
 from scramjet.runtime.files import (
+    MAX_DEPTH,
     explain_disk_errors,
+    is_deeper_than,
     is_folder,
     make_folder,
     remove_tree,
@@ -26,7 +28,6 @@ from scramjet.runtime.files import (
     write_atomic,
 )
 from scramjet.runtime.locks import FolderLock
-from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.runtime.trust import Approval, digest_of
 from scramjet.settings import NONE_WORDS
 from scramjet.training.config import files as config_files

@@ -13,8 +13,7 @@ from scramjet.arena.game import Game
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.envs.classic_control.cartpole import CartPole
-from scramjet.envs.digits import draw_number
-from scramjet.envs.drawing import Canvas, cell_at, direction_to
+from scramjet.envs.drawing import Canvas, cell_at, direction_to, draw_number
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.maze import Maze
 from scramjet.envs.games.othello import Othello

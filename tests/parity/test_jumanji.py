@@ -40,8 +40,7 @@ from scramjet.envs import load_env
 from scramjet.envs.games.maze import Maze, shortest_path
 from scramjet.envs.puzzles.game_2048 import Game2048, can_slide, slide
 from scramjet.envs.puzzles.sliding_tiles import SlidingTiles
-from scramjet.envs.puzzles.sokoban import Sokoban
-from scramjet.envs.puzzles.sokoban_levels import BOX, GOAL, WALL
+from scramjet.envs.puzzles.sokoban import BOX, GOAL, WALL, Sokoban
 from tests.helpers.playing import compiled, interpreted, largest_gap, restored
 
 pytestmark = pytest.mark.rest

@@ -21,7 +21,7 @@ from scramjet.envs.games.kuhn import Kuhn
 from scramjet.envs.games.maze import Maze
 from scramjet.envs.games.snake import Snake
 from scramjet.envs.games.tic_tac_toe import TicTacToe
-from scramjet.envs.probes.memory import Memory
+from scramjet.envs.probes.remembering import Memory
 from scramjet.envs.puzzles.game_2048 import Game2048
 from scramjet.errors import ConfigError
 from scramjet.search import rows as rows_module

@@ -387,7 +387,7 @@ def _look_at_clicks(env: Env, _actions: np.ndarray) -> str:
     num_places = len(found - {None})
     if num_places == 0:
         raise WorldError(
-            f"{type(env).__name__}.action_at gave no action at any point of the first {CLICKED_POSITIONS} pictures; x and "
-            f"y are shares of the picture's width and height, from 0 to 1"
+            f"{type(env).__name__}.action_at gave no action at any point of the first {CLICKED_POSITIONS} pictures; "
+            f"x and y are shares of the picture's width and height, from 0 to 1"
         )
     return f"clicks on the picture mean {num_places} of {env.action_space.n} actions"

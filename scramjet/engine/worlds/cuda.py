@@ -30,7 +30,8 @@ from scramjet.envs.api import Dict, Env
 #
 # Records and observations of neighbouring envs lie far apart for the threads that work on them at the same moment, and
 # the GPU fetches 32 bytes for each byte that such a thread touches. So a block of threads first copies its envs'
-# records into its shared memory side by side, steps them there, and writes records and observations back as one stretch.
+# records into its shared memory side by side, steps them there, and writes records and observations back as one
+# stretch.
 #
 # One thread steps an env. With few envs a block takes fewer of them and has several threads for each: these only help
 # to copy, and let the envs of a block step in different warps, where they wait less for each other.

@@ -34,9 +34,9 @@ from scramjet.envs.minigrid.cells import (
     is_portable,
     kind_of,
     state_of,
+    write_view,
 )
 from scramjet.envs.minigrid.tiles import grid_picture, grid_text
-from scramjet.envs.minigrid.view import write_view
 
 TURN_LEFT, TURN_RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
 SMALLEST_VIEW, LARGEST_VIEW = 3, 15

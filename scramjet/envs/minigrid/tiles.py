@@ -23,8 +23,8 @@ from scramjet.envs.minigrid.cells import (
     color_of,
     kind_of,
     state_of,
+    write_view,
 )
-from scramjet.envs.minigrid.view import write_view
 
 COLORS: tuple[Color, ...] = (
     (218, 66, 60), (84, 176, 92), (72, 120, 224), (150, 88, 200), (236, 192, 64), (150, 154, 162),

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env, Symmetry
-from scramjet.envs.digits import draw_number
-from scramjet.envs.drawing import Canvas, Color, direction_to
+from scramjet.envs.drawing import Canvas, Color, direction_to, draw_number
 from scramjet.envs.games.square_board import direction_symmetries
 from scramjet.envs.rng import randint
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env, Symmetry
-from scramjet.envs.digits import draw_number
-from scramjet.envs.drawing import Canvas, Color, cell_at
+from scramjet.envs.drawing import Canvas, Color, cell_at, draw_number
 from scramjet.envs.rng import randint
 
 ROW_STEP = (-1, 0, 1, 0)  # of the gap: up, right, down, left

@@ -24,8 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from scramjet.errors import ConfigError, shortened
-from scramjet.runtime.files import disk_error, fsync_directory, temporary_path
-from scramjet.runtime.outputs import output_file
+from scramjet.runtime.files import disk_error, fsync_directory, output_file, temporary_path
 from scramjet.runtime.video.pictures import fitted, scaled_up
 
 SUFFIXES = (".mp4", ".gif", ".webm")

@@ -29,8 +29,7 @@ from torch import nn
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError, RunError
 from scramjet.policies.policy import Policy
-from scramjet.runtime.files import is_folder, make_folder
-from scramjet.runtime.outputs import output_file
+from scramjet.runtime.files import is_folder, make_folder, output_file
 from scramjet.runtime.video.pictures import Grid, as_picture, text_picture
 from scramjet.runtime.video.video_file import VideoFile, check_video
 from scramjet.search.rows import SearchSettings

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scramjet.envs.games.binpack import BinPack, pick_item
-from scramjet.envs.games.binpack_drawing import back_to_front
+from scramjet.envs.games.binpack import BinPack, back_to_front, pick_item
 from tests.helpers.playing import begun, episode_stats, legal, observation
 
 seeds = st.integers(0, 2**40)

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scramjet.envs.probes.memory import Memory
-from scramjet.envs.probes.tmaze import EAST, NORTH, SOUTH, WEST, TMaze
+from scramjet.envs.probes.remembering import EAST, NORTH, SOUTH, WEST, Memory, TMaze
 from tests.helpers.playing import assert_as_likely, begun, episode_stats, interpreted, observation
 
 # --- Memory -----------------------------------------------------------------------------------------------------

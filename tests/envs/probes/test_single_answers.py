@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scramjet.envs.probes.bandit import Bandit
-from scramjet.envs.probes.identity_continuous import IdentityContinuous
+from scramjet.envs.probes.single_answers import Bandit, IdentityContinuous
 from tests.helpers.playing import assert_as_likely, assert_is_picture, begun, episode_stats, observation, record
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scramjet.envs.probes.deep_sea import DeepSea, right_action
-from scramjet.envs.probes.squared import COL_STEP, ROW_STEP, Squared
+from scramjet.envs.probes.walks import COL_STEP, ROW_STEP, DeepSea, Squared, right_action
 from tests.helpers.playing import begun, episode_stats, interpreted, observation
 
 MOVES = list(zip(ROW_STEP, COL_STEP, strict=True))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from scramjet.engine.actions import random_actions
-from scramjet.envs.puzzles.sokoban import Sokoban
-from scramjet.envs.puzzles.sokoban_levels import BOX, GOAL, REACHED, WALL, make_level, mark_reached
+from scramjet.envs.puzzles.sokoban import BOX, GOAL, REACHED, WALL, Sokoban, make_level, mark_reached
 from tests.helpers.playing import episode_stats, interpreted, record
 
 UP, RIGHT, DOWN, LEFT = range(4)

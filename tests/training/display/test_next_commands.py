@@ -10,7 +10,7 @@ from pathlib import Path
 import gymnasium
 
 import scramjet
-from scramjet.envs.probes.bandit import Bandit
+from scramjet.envs.probes.single_answers import Bandit
 from scramjet.envs.registry import _REGISTRY
 from scramjet.training.display import PlainDisplay
 from scramjet.training.display.interface import Hint

@@ -1,4 +1,4 @@
-"""MultiRoom: open one door after the other to the goal in the last of a chain of rooms."""
+"""Worlds of MiniGrid in which the agent must reach the goal: Empty, DoorKey, FourRooms and MultiRoom."""
 
 from __future__ import annotations
 
@@ -6,10 +6,136 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.envs.minigrid.cells import CLOSED, DOOR, GOAL_CELL, NUM_COLORS, cell, draw_room
+from scramjet.envs.minigrid.cells import (
+    CLOSED,
+    DOOR,
+    EMPTY_CELL,
+    GOAL_CELL,
+    KEY,
+    LOCKED,
+    NUM_COLORS,
+    WALL_CELL,
+    YELLOW,
+    cell,
+    draw_room,
+    fill,
+    place_agent,
+    place_object,
+)
 from scramjet.envs.minigrid.grid_world import LARGEST_SIDE, GridWorld, begin_empty
-from scramjet.envs.minigrid.placing import place_agent, place_object
 from scramjet.envs.rng import randint
+
+# --- Empty: cross a room without obstacles to the goal in its far corner
+
+SMALLEST_EMPTY = 4
+
+
+class Empty(GridWorld):
+    """Cross an empty room to the goal in its far corner."""
+
+    size: int = 8
+    random_start: bool = False
+
+    sees_through_walls = True  # as in the original: there is nothing behind them
+
+    @property
+    def grid_shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
+    def max_episode_steps(self) -> int:  # type: ignore[override]
+        return 4 * self.size**2
+
+    def reset(self, s: Any) -> None:
+        begin_empty(s)
+        draw_room(s, 0, 0, self.size, self.size)
+        s.grid[self.size - 2, self.size - 2] = GOAL_CELL
+        if self.random_start:
+            place_agent(s, 0, 0, self.size, self.size)
+        else:
+            s.x, s.y = 1, 1
+
+    def validate(self) -> None:
+        super().validate()
+        self.require_between("size", SMALLEST_EMPTY, LARGEST_SIDE)
+
+
+# --- DoorKey: find the key, open the locked door with it and go to the goal behind
+
+
+SMALLEST_DOOR_KEY = 5
+
+
+class DoorKey(GridWorld):
+    """Find the key, open the door with it and go to the goal."""
+
+    size: int = 8
+
+    @property
+    def grid_shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
+    def max_episode_steps(self) -> int:  # type: ignore[override]
+        return 10 * self.size**2
+
+    def reset(self, s: Any) -> None:
+        begin_empty(s)
+        draw_room(s, 0, 0, self.size, self.size)
+        s.grid[self.size - 2, self.size - 2] = GOAL_CELL
+        split = 2 + randint(s, self.size - 4)
+        fill(s, split, 0, 1, self.size, WALL_CELL)
+        place_agent(s, 0, 0, split, self.size)
+        s.grid[split, 1 + randint(s, self.size - 3)] = cell(DOOR, YELLOW, LOCKED)
+        place_object(s, cell(KEY, YELLOW), 0, 0, split, self.size)
+
+    def validate(self) -> None:
+        super().validate()
+        self.require_between("size", SMALLEST_DOOR_KEY, LARGEST_SIDE)
+
+
+# --- FourRooms: find the goal in one of four rooms (Sutton et al. 1999, "Between MDPs and semi-MDPs")
+
+
+FOUR_ROOMS_STEPS = 100
+SMALLEST_FOUR_ROOMS, LARGEST_FOUR_ROOMS = 7, 25
+
+
+class FourRooms(GridWorld):
+    """Find the goal in one of four rooms."""
+
+    size: int = 19
+
+    @property
+    def grid_shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
+    def max_episode_steps(self) -> int:  # type: ignore[override]
+        return FOUR_ROOMS_STEPS
+
+    def reset(self, s: Any) -> None:
+        begin_empty(s)
+        draw_room(s, 0, 0, self.size, self.size)
+        room = self.size // 2  # from a wall to the next
+        for part in range(2):
+            first = part * room
+            fill(s, room, first, 1, room, WALL_CELL)
+            s.grid[room, first + 1 + randint(s, room - 1)] = EMPTY_CELL
+            fill(s, first, room, room, 1, WALL_CELL)
+            s.grid[first + 1 + randint(s, room - 1), room] = EMPTY_CELL
+        place_agent(s, 0, 0, self.size, self.size)
+        place_object(s, GOAL_CELL, 0, 0, self.size, self.size)
+
+    def validate(self) -> None:
+        super().validate()
+        self.require_between("size", SMALLEST_FOUR_ROOMS, LARGEST_FOUR_ROOMS)
+        if self.size % 2 == 0:
+            raise ValueError(f"size={self.size} must be odd: four rooms and the walls between and around them")
+
+
+# --- MultiRoom: open one door after the other to the goal in the last of a chain of rooms
+
 
 SMALLEST_ROOM = 4  # the walls around it included
 MARGIN = 2  # cells that a grid has more than its largest room
