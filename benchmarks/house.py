@@ -4,7 +4,8 @@
     python benchmarks/house.py --list     and the modules that stand out, by name
 
 A training of 20 K steps of CartPole runs in a process of its own, once to compile and once to be watched: which
-functions of ours it calls, in how many files, and how many calls below `train_session` the compiled function is called that takes gradient steps.
+functions of ours it calls, in how many files, and how many calls below `train_session` the compiled function is called
+that takes gradient steps.
 """
 
 from __future__ import annotations

@@ -52,6 +52,10 @@ _HOMES = {
     "check": "scramjet.training.worlds.checking",
     "CheckReport": "scramjet.training.worlds.checking",
     "make": "scramjet.adapters.make",
+    "Algorithm": "scramjet.algorithms.algorithm",
+    "Materials": "scramjet.algorithms.algorithm",
+    "Sizes": "scramjet.algorithms.algorithm",
+    "register_algorithm": "scramjet.algorithms.algorithm",
     "RunConfig": "scramjet.training.config.run_config",
     "Settings": "scramjet.training.config.keyword_types",
     "PPOConfig": "scramjet.algorithms.config",
@@ -90,6 +94,10 @@ __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
     from scramjet.adapters.make import make as make
+    from scramjet.algorithms.algorithm import Algorithm as Algorithm
+    from scramjet.algorithms.algorithm import Materials as Materials
+    from scramjet.algorithms.algorithm import Sizes as Sizes
+    from scramjet.algorithms.algorithm import register_algorithm as register_algorithm
     from scramjet.algorithms.config import AlphaZeroConfig as AlphaZeroConfig
     from scramjet.algorithms.config import PPOConfig as PPOConfig
     from scramjet.algorithms.config import SPOConfig as SPOConfig

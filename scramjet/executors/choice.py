@@ -20,8 +20,8 @@ WIDEST = 512
 
 _NO_SYMLOG = "kernels do not turn the symlog of values back into values"
 
-LEARNED_BY_TORCH = {"impala": "IMPALA's", "spo": "SPO's", "alphazero": "AlphaZero's"}
-"""Losses that kernels do not compute."""
+LEARNED_BY_KERNELS = ("ppo",)
+"""Losses that kernels compute; torch's operators learn every other."""
 
 
 def choose_executor(
@@ -59,7 +59,7 @@ def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Exe
     if isinstance(mlp, str):
         if not HAS_TRITON:
             return TorchExecutor(policy, mlp)
-        return TorchWithKernels(policy, mlp, may_move_weights=loss not in ("spo", "alphazero"))  # these step themselves
+        return TorchWithKernels(policy, mlp, may_move_weights=loss != "own")  # it steps itself
     return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
 
 
@@ -78,7 +78,7 @@ def choose_stack(policy: Policy, count: int, observation_space: Any, *, fused: b
 
 def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:
     """Why torch's operators learn although kernels act, in words; empty where the kernels learn as well."""
-    if loss in LEARNED_BY_TORCH:
-        return f"torch's operators learn: {LEARNED_BY_TORCH[loss]} loss"
+    if loss not in LEARNED_BY_KERNELS:
+        return "torch's operators learn: " + ("the algorithm's own loss" if loss == "own" else f"{loss.upper()}'s loss")
     is_padded = policy.state_size > 0 and pool.played_by is not PlayedBy.ONE
     return "torch's operators learn where not every sample counts" if is_padded else ""

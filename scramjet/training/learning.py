@@ -55,6 +55,7 @@ class Learning(ABC, Generic[Prepared]):
         policy = self.policy = executor.policy
         self.executor, self.config, self.total_steps = executor, config, total_steps
         device = policy.device
+        self._generator = torch.Generator(device)
         self.optimizer = torch.optim.Adam(
             policy.parameters(),
             lr=torch.tensor(1.0, device=device) if device.type == "cuda" else 1.0,  # followed by each update
@@ -70,9 +71,12 @@ class Learning(ABC, Generic[Prepared]):
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
 
     @property
-    @abstractmethod
     def shuffle_generator(self) -> torch.Generator:
-        """The generator that draws which samples are learned from; checkpoints save its state."""
+        """The generator that draws which samples are learned from; checkpoints save its state.
+
+        This one is for algorithms that learn from all samples at once and draw nothing.
+        """
+        return self._generator
 
     @abstractmethod
     def prepare(self, rollout: Rollout) -> Prepared:

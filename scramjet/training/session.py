@@ -16,6 +16,7 @@ from torch import nn
 
 from scramjet.adapters.env_spaces import env_spaces
 from scramjet.adapters.registry import is_foreign
+from scramjet.algorithms.algorithm import Materials
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers import ConcatenatedPool
@@ -38,7 +39,6 @@ from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_pool, make_training_pool, policy_for, symmetry_tables
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.curiosity import Curiosity
-from scramjet.training.curiosity.setup import make_curiosity
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.results import Best
 from scramjet.training.evaluation.strength import OPPONENTS, Strength, is_game
@@ -48,7 +48,6 @@ from scramjet.training.persistence.metadata import member_metadata
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.player import SearchingPlayer
-from scramjet.training.search.setup import make_searching
 from scramjet.training.seeds import action_generator, seed_of_fork, training_episodes
 from scramjet.training.self_play.league import League
 from scramjet.training.self_play.members import MemberFiles
@@ -235,14 +234,9 @@ def build_session(
         pool.prepare()
         rules = world_fingerprint(pool.env)
         metadata = partial(member_metadata, config, run.path, pool, policy, rules)
-        player: RolloutPlayer | SearchingPlayer
-        learner: Learning[Any]
         sitting = seat_opponents(config, pool, policy, seed)
         league = make_league(config, run.path, pool, policy, network, sitting, metadata, seed=seed) if sitting else None
-        if config.traits.search:
-            player, learner = make_searching(config, pool, policy, seed)
-        else:
-            player, learner = _learning(config, pool, policy, seed, sitting, ranks)
+        player, learner = config.traits.make(Materials(config, pool, policy, seed, sitting, ranks))
         generator = action_generator(policy.device, seed, ranks)
         pool.reset(training_episodes(seed).part(ranks.rank * pool.num_envs), out=player.buffers.last)
         num_evaluated = config.eval.episodes if ranks.is_first else 1  # other ranks do not evaluate
@@ -294,30 +288,3 @@ def _prepare_process(config: RunConfig) -> None:
     if config.device == "cuda":
         require_cuda()
         set_precision(config.precision)
-
-
-def _learning(
-    config: RunConfig, pool: Pool, policy: Policy, seed: int, sitting: Sequence[Opponents], ranks: Ranks
-) -> tuple[RolloutPlayer, Learner]:
-    """Build the rollout player and the learner of a run; `sitting` are the opponents of each pool that steps."""
-    assert isinstance(config.num_steps, int)
-    is_async = isinstance(pool, ConcatenatedPool)
-    executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.ppo.loss)
-    apart = False if is_async else None
-    player = RolloutPlayer(
-        pool,
-        executor,
-        config.num_steps,
-        config.ppo.bptt_horizon,
-        apart=apart,
-        others=sitting[0] if sitting and not is_async else None,
-        has_opponents=bool(sitting),
-        ranks=ranks,
-    )
-    totals: dict[str, Any] = {"total_steps": config.total_timesteps, "seed": seed}
-    curiosity = make_curiosity(config, pool, policy, seed, ranks)
-    learner = Learner.for_rollout(
-        player.rollout, executor, config.ppo, **totals, is_behind=is_async, ranks=ranks, curiosity=curiosity
-    )
-    learner.warm_up(player.rollout)
-    return player, learner

@@ -13,6 +13,7 @@ from torch import nn
 
 from scramjet.adapters.objects import spelled
 from scramjet.adapters.registry import note_on_id
+from scramjet.algorithms.algorithm import algorithm_named
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, RankError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
@@ -26,7 +27,6 @@ from scramjet.telemetry.tracking.tracker import require_installed
 from scramjet.training.asynchronous.ray.cluster import require_ray
 from scramjet.training.components import limit_threads
 from scramjet.training.config import files as config_files
-from scramjet.training.config.algorithm_choice import Algorithm
 from scramjet.training.config.changes import changes
 from scramjet.training.config.keywords import SERVICES, refuse_when_resumed, with_keywords
 from scramjet.training.config.reading import read_file
@@ -155,7 +155,7 @@ def _chosen_config(
     `env` is a world in place of the config's; `parent` the checkpoint to fork, or None; `algorithm` the one whose
     preset to take, or None.
     """
-    algorithm = None if algorithm is None else coerce("algorithm", algorithm, Algorithm)
+    algorithm = None if algorithm is None else algorithm_named(algorithm).name
     if isinstance(config, RunConfig):
         return replace(config, env=spelled(config.env)) if env is None else replace(config, env=env, env_parameters={})
     if config is not None and env is not None:
@@ -257,7 +257,7 @@ def _advice(config: RunConfig) -> str:
     """A warning about settings that seldom learn well; empty where there is none."""
     if config.traits.search is not None:
         return _advice_on_search(config, config.traits.search)
-    if config.ppo.loss == "impala" and config.ppo.epochs > 1:
+    if config.algorithm == "impala" and config.ppo.epochs > 1:
         return (
             f"impala with num_epochs={config.ppo.epochs}: its gradient has no clip, and more than one pass over a "
             f"rollout may lead far astray; --num-epochs 1 is usual"
@@ -267,8 +267,8 @@ def _advice(config: RunConfig) -> str:
 
 def _advice_on_search(config: RunConfig, kind: SearchKind) -> str:
     """How much a search asks of the network, and a warning about worlds with chance."""
-    spo, simulations = config.spo, config.alphazero.simulations
-    evaluations = {"spo": spo.particles * spo.depth, "alphazero": simulations}[kind]
+    count = config.traits.evaluations
+    evaluations = 0 if count is None else count(getattr(config, config.algorithm))
     cost = f"each of the {config.batch_size:,} moves of an update asks the network {evaluations} times"
     world = config.make_env()
     return joined_notes(cost, note_on_chance(world, kind) if isinstance(world, Env) else "")

@@ -122,6 +122,9 @@ def read(words: list[str]) -> tuple[Given]:
         raise ConfigError(f"'{named}' and --env {place.env} both name the world of the fork; give one of them")
     if named is not None:
         named = line.values["settings", "env"] = name_of(named)
+    loss = line.values.get(("settings", "ppo", "loss"))  # an older word for two of the algorithms
+    if loss is not None:
+        line.values.setdefault(("settings", "algorithm"), loss)
     base = base_config(named, place, line.values.get(("settings", "algorithm")))
     if line.wants_help:
         parameters = parameter_help(base.env, base.env_parameters)

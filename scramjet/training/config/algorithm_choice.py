@@ -2,61 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
-from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
+from scramjet.algorithms.algorithm import ALGORITHMS, algorithm_named, suits
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError
 from scramjet.training.self_play.config import SelfPlayConfig
-
-Algorithm = Literal["ppo", "spo", "alphazero"]
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What the rest of a run goes by, whichever algorithm it is."""
-
-    search: Literal["spo", "alphazero"] | None
-    """The search with the network that chooses the actions of rollouts; None: the policy draws them."""
-    has_ppo_loss: bool
-    """It learns by the loss of PPO or of V-trace: their settings, value bins and curiosity are for it."""
-    learns_in_ranks: bool
-    """Several processes can learn together."""
-
-
-TRAITS: dict[str, Traits] = {
-    "ppo": Traits(search=None, has_ppo_loss=True, learns_in_ranks=True),  # also with --loss impala
-    "spo": Traits(search="spo", has_ppo_loss=False, learns_in_ranks=False),
-    "alphazero": Traits(search="alphazero", has_ppo_loss=False, learns_in_ranks=False),
-}
-"""Of every algorithm."""
 
 Config = TypeVar("Config", bound=Any)
 """A RunConfig."""
 
-SHARED_SETTINGS = (
-    *("gamma", "gae_lambda", "reward_clip", "normalize_observations", "normalize_rewards"),
-    *("learning_rate", "num_epochs", "num_minibatches", "minibatch_size", "value_coef", "max_grad_norm", "adam_eps"),
-)
-"""Settings of `PPOConfig` that every algorithm uses; the others are PPO's alone."""
-
 
 def check_algorithm(config: Any) -> None:
     """Refuse settings of a RunConfig that do nothing with its algorithm, and what a search cannot be combined with."""
-    for name, default in (("spo", SPOConfig()), ("alphazero", AlphaZeroConfig())):
-        if config.algorithm != name and (changed := _changed(getattr(config, name), default)):
+    for name, settings in tables_of_algorithms().items():
+        if config.algorithm != name and (changed := _changed(getattr(config, name), settings())):
             raise ConfigError(f"{name}.{changed} is for another algorithm; add --algorithm {name}, or leave it out")
     _check_bins(config)
     if not config.traits.has_ppo_loss:
         _check_own_loss(config)
     if config.traits.search:
         _check_searching(config)
+    if config.mode == "async" and not config.traits.takes_late_rollouts:
+        why = "its search needs" if config.traits.search else "it learns from the steps of"
+        raise ConfigError(
+            f"algorithm={config.algorithm!r} plays and learns in turns: {why} the newest weights; use --mode sync, or "
+            f"--algorithm ppo"
+        )
 
 
 def _check_own_loss(config: Any) -> None:
     """Refuse settings of a RunConfig that PPO's loss uses, with an algorithm that has a loss of its own."""
     usual = PPOConfig()
-    changed = next((n for n in _changed_names(config.ppo, usual) if n not in (*SHARED_SETTINGS, "advantage")), None)
+    changed = next((name for name in _changed_names(config.ppo, usual) if not _is_used(config, name)), None)
     if changed is not None or config.ppo.advantage == "vtrace":
         name = changed or "advantage"
         value = getattr(config.ppo, name)
@@ -68,17 +47,16 @@ def _check_own_loss(config: Any) -> None:
         )
 
 
+def _is_used(config: Any, name: str) -> bool:
+    return name == "advantage" or suits(config.traits, name)
+
+
 def _check_searching(config: Any) -> None:
     """Refuse what cannot be combined with rollouts whose actions a search chooses."""
     if config.policy.noise_color:
         raise ConfigError(
             f"policy.noise_color={config.policy.noise_color} is for rollouts, and algorithm={config.algorithm!r} "
             f"chooses actions by search; leave it out"
-        )
-    if config.mode == "async":
-        raise ConfigError(
-            f"algorithm={config.algorithm!r} plays and learns in turns: its search needs the newest weights; use "
-            f"--mode sync, or --algorithm ppo"
         )
     if config.self_play != SelfPlayConfig():
         raise ConfigError(
@@ -121,6 +99,10 @@ def with_algorithm(config: Config, algorithm: str) -> Config:
     """
     if algorithm == config.algorithm:
         return config
+    record, before = algorithm_named(algorithm), config.traits
+    if (record.is_tuned_as or record.name) == (before.is_tuned_as or before.name):
+        loss = record.loss if record.has_ppo_loss else "ppo"
+        return replace(config, algorithm=algorithm, ppo=replace(config.ppo, loss=loss, num_epochs="auto"))
     kept = ("gamma", "gae_lambda", "reward_clip", "normalize_observations", "normalize_rewards")
     return replace(
         config,
@@ -128,7 +110,18 @@ def with_algorithm(config: Config, algorithm: str) -> Config:
         num_envs="auto",
         num_steps="auto",
         ppo=PPOConfig(**{name: getattr(config.ppo, name) for name in kept}),
-        spo=SPOConfig(),
-        alphazero=AlphaZeroConfig(),
         self_play=SelfPlayConfig(),
+        **{name: settings() for name, settings in tables_of_algorithms().items()},
     )
+
+
+def tables_of_algorithms() -> dict[str, type]:
+    """The tables of settings that algorithms have of their own, by name, and the class of each."""
+    return {record.name: record.settings for record in ALGORITHMS.values() if record.settings is not None}
+
+
+def with_loss(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the algorithm that `loss` names, an older word for it, where none is given."""
+    if settings.get("loss") in ("ppo", "impala") and "algorithm" not in settings:
+        return {**settings, "algorithm": settings["loss"]}
+    return settings

@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from scramjet.adapters.registry import parameter_defaults
+from scramjet.algorithms.algorithm import algorithm_named
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, TrustError, did_you_mean, shortened
 from scramjet.runtime.files import MAX_DEPTH, is_deeper_than
@@ -23,7 +24,7 @@ from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.toml_text import check_bounds
 from scramjet.runtime.trust import handed_over, said, shipped
 from scramjet.settings import CONTROL, coerce, describe, plain_parameters
-from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
+from scramjet.training.config.algorithm_choice import tables_of_algorithms, with_algorithm, with_loss
 from scramjet.training.config.changes import reopened
 from scramjet.training.config.names_of_other_libraries import brought_name
 from scramjet.training.config.presets import named_preset, preset_path, refuse_preset_name
@@ -44,7 +45,7 @@ from scramjet.training.worlds.world_files import (
 CONFIG_VERSION = 1
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
-_TABLES = ("spo", "alphazero", "bonus", "policy", "self_play", "eval", "checkpoint")
+_TABLES = (*tables_of_algorithms(), "bonus", "policy", "self_play", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
     field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
 )
@@ -57,7 +58,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     a cluster that the file's `caller` does not let it name.
     """
     _check_plain(data, source)
-    data = flattened_ppo(data, _PPO_FIELDS, source)
+    data = with_loss(flattened_ppo(data, _PPO_FIELDS, source))
     version = data.pop("config_version", CONFIG_VERSION)
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= CONFIG_VERSION:
         raise ConfigError(
@@ -76,7 +77,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
         )
     try:
         if "algorithm" in data:
-            config = with_algorithm(config, coerce("algorithm", data["algorithm"], Algorithm))
+            config = with_algorithm(config, algorithm_named(data["algorithm"]).name)
         if "curiosity" in data:
             config = with_curiosity(config, coerce("curiosity", data["curiosity"], CuriosityName | None))
         if "env" in data or caller.env is not None:

@@ -278,9 +278,10 @@ class Settings(PPOSettings, total=False):
 
     env_parameters: Mapping[str, Any]
     """The world's own parameters, where they differ from its defaults."""
-    algorithm: Literal["ppo", "spo", "alphazero"]
-    """ppo: policy gradients; spo: learn from a search by particles; alphazero: learn from a tree search. The search
-    needs a native world without hidden information."""
+    algorithm: str
+    """ppo: policy gradients; impala: the same for rollouts that are late; spo: learn from a search by particles;
+    alphazero: learn from a tree search; or one that a package or scramjet.register_algorithm adds. A search needs a
+    native world without hidden information."""
     seed: int
     """Decides everything random: weights, actions, episodes, minibatches."""
     num_envs: int | Literal["auto"]

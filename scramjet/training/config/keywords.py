@@ -10,13 +10,14 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from scramjet.adapters.registry import parameter_defaults
-from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
+from scramjet.algorithms.algorithm import algorithm_named
+from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.trust import given
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
-from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
+from scramjet.training.config.algorithm_choice import tables_of_algorithms, with_algorithm, with_loss
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.setting_tables import nested
@@ -33,10 +34,9 @@ SERVICES = ("track", "track_project", "ray_address")
 CHANGEABLE = ("total_timesteps", "time_limit", *SERVICES)
 """The settings that may change when a run is resumed."""
 
-TABLES = {
+TABLES: dict[str, Any] = {
     "ppo": PPOConfig,
-    "spo": SPOConfig,
-    "alphazero": AlphaZeroConfig,
+    **tables_of_algorithms(),
     "bonus": BonusConfig,
     "policy": PolicyConfig,
     "self_play": SelfPlayConfig,
@@ -59,8 +59,9 @@ def with_keywords(
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in CHANGEABLE}
     check_names(settings)
+    settings = with_loss(settings)
     if "algorithm" in settings:
-        config = with_algorithm(config, coerce("algorithm", settings["algorithm"], Algorithm))
+        config = with_algorithm(config, algorithm_named(settings["algorithm"]).name)
     if "curiosity" in settings:
         config = with_curiosity(config, coerce("curiosity", settings["curiosity"], CuriosityName | None))
     # A config object comes first: what is given beside it changes it.

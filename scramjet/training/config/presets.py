@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scramjet.adapters.registry import canonical_name, library_of
+from scramjet.algorithms.algorithm import algorithm_named
 from scramjet.envs.registry import is_registered
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
@@ -16,7 +17,8 @@ def preset_path(env: str, algorithm: str = "ppo") -> Path | None:
     name = canonical_name(env) if library is None else library.preset or _preset_name(canonical_name(env))
     if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
         return None
-    suffix = "" if algorithm == "ppo" else f"_{algorithm}"
+    tuned_as = algorithm_named(algorithm).is_tuned_as or algorithm
+    suffix = "" if tuned_as == "ppo" else f"_{tuned_as}"
     return shipped_file(f"configs/{name}{suffix}.toml")
 
 

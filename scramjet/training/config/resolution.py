@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from scramjet.adapters.library import DEFAULT_TIMEOUT
 from scramjet.adapters.registry import canonical_name, is_foreign, library_of
+from scramjet.algorithms.algorithm import Sizes
 from scramjet.compile.cuda import cuda_is_ready
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine import available_cores
@@ -17,24 +18,8 @@ from scramjet.training.config.run_config import RunConfig
 Device = Literal["cpu", "cuda"]
 
 
-@dataclass(frozen=True)
-class Batches:
-    """The sizes of rollouts and minibatches for `auto`: the same on every machine."""
-
-    num_envs: int
-    num_steps: int
-    """Most steps of each env in a rollout; a short training takes fewer."""
-    minibatch_size: int
-
-
-NATIVE_BATCHES = Batches(num_envs=64, num_steps=64, minibatch_size=256)
-SPO_BATCHES = Batches(num_envs=768, num_steps=21, minibatch_size=4032)
-ALPHAZERO_BATCHES = Batches(num_envs=256, num_steps=32, minibatch_size=1024)
-FOREIGN_BATCHES = Batches(num_envs=8, num_steps=256, minibatch_size=64)
+FOREIGN_SIZES = Sizes(num_envs=8, num_steps=256, minibatch_size=64)
 """For envs of other libraries, which step a thousand times slower: more is learned from each step."""
-_BATCHES_OF = {"ppo": NATIVE_BATCHES, "spo": SPO_BATCHES, "alphazero": ALPHAZERO_BATCHES}
-EPOCHS_OF_SEARCH = {"spo": 16, "alphazero": 4}
-"""Passes over as many samples as a rollout holds, for `num_epochs` auto."""
 USUAL_UPDATES, FEWEST_STEPS = 100, 16
 """Updates that a short training should have, about, and the fewest steps that a rollout is shortened to for that."""
 MIN_THREADED_WORK = 4096 * 128
@@ -63,7 +48,7 @@ def resolve(config: RunConfig) -> RunConfig:
 
 def _with_batches(config: RunConfig) -> RunConfig:
     """The config with the sizes of rollouts and minibatches decided, none of which depends on the machine."""
-    usual = FOREIGN_BATCHES if is_foreign(config.env) else _BATCHES_OF[config.algorithm]
+    usual = FOREIGN_SIZES if is_foreign(config.env) else config.traits.sizes
     number = config.num_processes
     usual_envs = -(-usual.num_envs // number) * number
     num_envs = config.num_envs if isinstance(config.num_envs, int) else usual_envs
@@ -124,7 +109,7 @@ def _check_workers(config: RunConfig) -> None:
 
 
 def _usual_advantage(config: RunConfig) -> Literal["gae", "vtrace"]:
-    return "vtrace" if config.mode == "async" or config.ppo.loss == "impala" else "gae"
+    return "vtrace" if config.mode == "async" or config.traits.is_corrected else "gae"
 
 
 def _usual_on_env_error(config: RunConfig) -> Literal["fail", "restart"]:
@@ -136,8 +121,7 @@ def _with_mode(config: RunConfig, cores: int) -> RunConfig:
     assert isinstance(config.num_envs, int)
     advantage = _usual_advantage(config) if config.ppo.advantage == "auto" else config.ppo.advantage
     on_error = _usual_on_env_error(config) if config.on_env_error == "auto" else config.on_env_error
-    epochs = EPOCHS_OF_SEARCH.get(config.algorithm, config.ppo.epochs)
-    epochs = epochs if config.ppo.num_epochs == "auto" else config.ppo.num_epochs
+    epochs = config.traits.num_epochs if config.ppo.num_epochs == "auto" else config.ppo.num_epochs
     ppo = replace(config.ppo, advantage=advantage, num_epochs=epochs)
     decided = replace(config, ppo=ppo, on_env_error=on_error)
     if config.mode == "sync":

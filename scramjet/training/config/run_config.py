@@ -15,6 +15,7 @@ from scramjet.adapters.registry import (
     is_foreign,
     load_world,
 )
+from scramjet.algorithms.algorithm import Algorithm, algorithm_named
 from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.algorithms.schedules import Schedule
 from scramjet.envs.api import Env
@@ -31,7 +32,7 @@ from scramjet.settings import (
     settle,
 )
 from scramjet.telemetry.tracking.tracker import TrackerName
-from scramjet.training.config.algorithm_choice import TRAITS, Algorithm, Traits, check_algorithm
+from scramjet.training.config.algorithm_choice import check_algorithm
 from scramjet.training.config.mode_checks import check_mode, check_processes
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.curiosity.config import BonusConfig, CuriosityName, check_curiosity
@@ -94,9 +95,10 @@ class RunConfig:
     gym:ID, vec:ID, ale:GAME, mujoco:ID, envpool:ID, pettingzoo:NAME, factory:MODULE:FUNCTION."""
     env_parameters: Annotated[dict[str, Any], NoFlag()] = field(default_factory=dict)
     """The world's own parameters, where they differ from its defaults."""
-    algorithm: Algorithm = "ppo"
-    """ppo: policy gradients; spo: learn from a search by particles; alphazero: learn from a tree search. The search
-    needs a native world without hidden information."""
+    algorithm: str = "ppo"
+    """ppo: policy gradients; impala: the same for rollouts that are late; spo: learn from a search by particles;
+    alphazero: learn from a tree search; or one that a package or scramjet.register_algorithm adds. A search needs a
+    native world without hidden information."""
     seed: int = 1
     """Decides everything random: weights, actions, episodes, minibatches."""
     total_timesteps: Count = 1_000_000
@@ -188,6 +190,7 @@ class RunConfig:
         settle(self)
         object.__setattr__(self, "env_parameters", plain_parameters(self.env_parameters))
         check_name(self.env)
+        self._settle_loss()
         self._check_numbers()
         self._check_devices()
         check_mode(self)
@@ -202,6 +205,14 @@ class RunConfig:
         check_log_info(self.env, self.log_info)
         if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
+
+    def _settle_loss(self) -> None:
+        """Bring `algorithm` and `ppo.loss`, an older word for the same, to one: impala, where either says so."""
+        record = self.traits  # refuses a name that is none
+        if self.algorithm == "ppo" and self.ppo.loss == "impala":
+            object.__setattr__(self, "algorithm", "impala")
+        elif record.loss != "own" and self.ppo.loss != record.loss:
+            object.__setattr__(self, "ppo", replace(self.ppo, loss=record.loss))
 
     def _check_tags(self) -> None:
         """Refuse tags that cannot be shown."""
@@ -281,9 +292,9 @@ class RunConfig:
         return self.num_envs * self.num_steps
 
     @property
-    def traits(self) -> Traits:
-        """What the rest of a run goes by, whichever algorithm it is."""
-        return TRAITS[self.algorithm]
+    def traits(self) -> Algorithm:
+        """The record of the algorithm: what the rest of a run goes by, whichever it is."""
+        return algorithm_named(self.algorithm)
 
     @property
     def sequence_length(self) -> int:

@@ -79,7 +79,7 @@ def _mode_note(config: RunConfig) -> str:
         return ""
     actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}{' each' * (config.num_processes > 1)}"
     actors += " of Ray" if config.actors == "ray" else ""
-    return f"asynchronous, {actors}, {'APPO' if config.ppo.loss == 'ppo' else 'IMPALA'}"
+    return f"asynchronous, {actors}, {'APPO' if config.algorithm == 'ppo' else config.algorithm.upper()}"
 
 
 def summary_of(

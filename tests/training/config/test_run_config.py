@@ -5,27 +5,21 @@ import math
 import os
 import re
 from dataclasses import FrozenInstanceError, dataclass, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import scramjet
+from scramjet.algorithms.algorithm import ALGORITHMS, SHARED_SETTINGS, Algorithm
 from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.commands.arguments.train import Place, base_config
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
 from scramjet.settings import Spelling, coerce, describe, flag, require, settle
-from scramjet.training.config.algorithm_choice import (
-    SHARED_SETTINGS,
-    TRAITS,
-    Algorithm,
-    Traits,
-    check_algorithm,
-    with_algorithm,
-)
+from scramjet.training.config.algorithm_choice import check_algorithm, with_algorithm
 from scramjet.training.config.changes import changes, reopened
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import with_keywords
@@ -431,18 +425,17 @@ def test_settings_of_another_algorithm_and_an_unknown_one_are_refused_by_name():
         if name != algorithm:
             with pytest.raises(ConfigError, match=rf"{name}\.(depth=2|simulations=5) is for another algorithm"):
                 RunConfig(algorithm=algorithm, **{name: others[name]})
-    with pytest.raises(ConfigError, match=r"algorithm='mcts' must be 'ppo' or 'spo' or 'alphazero'$"):
+    with pytest.raises(ConfigError, match=r"algorithm='mcts' must be one of ppo, impala, spo, alphazero\.$"):
         scramjet.train("cartpole", algorithm="mcts")
 
 
 def test_an_algorithm_that_is_not_ppo_and_does_not_search_is_not_taken_for_one_that_does(monkeypatch):
     """V-trace does not search, and neither would a value-based algorithm: what it cannot do is told by its own name."""
-    assert [*TRAITS] == [*get_args(Algorithm)]
     vtrace = RunConfig(
         ppo=PPOConfig(loss="impala", advantage="vtrace"), mode="async", policy=PolicyConfig(noise_color=0.0)
     )
     assert vtrace.traits.search is None
-    monkeypatch.setitem(TRAITS, "pqn", Traits(search=None, has_ppo_loss=False, learns_in_ranks=False))
+    monkeypatch.setitem(ALGORITHMS, "pqn", Algorithm(name="pqn", summary="learns q-values", build="nowhere:make"))
 
     def refusal(check: Any, **settings: Any) -> str:
         config = RunConfig(**settings)
