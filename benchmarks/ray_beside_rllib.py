@@ -24,7 +24,10 @@ from typing import Any
 HERE = Path(__file__).parent
 ALGORITHMS = ("impala", "appo")
 NUM_ACTORS, ENVS_EACH = 2, 16
-LOSSES = {"impala": ["--algorithm", "impala", "--num-epochs", "1", "--num-minibatches", "1"], "appo": ["--num-epochs", "1"]}
+LOSSES = {
+    "impala": ["--algorithm", "impala", "--num-epochs", "1", "--num-minibatches", "1"],
+    "appo": ["--num-epochs", "1"],
+}
 RLLIB = {"runners": 2, "envs": 32, "fragment": 50, "batch": 3200}
 """RLlib's settings without --tune: a runner for each of 2 cores, many envs and large batches, which suit it."""
 GRID = {"runners": (1, 2, 3), "envs": (8, 32, 64), "batch": (500, 1600, 3200)}

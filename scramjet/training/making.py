@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from scramjet.executors.choice import choose_executor
-from scramjet.executors.own_losses import OwnLosses
 from scramjet.algorithms.algorithm import Materials
 from scramjet.engine.worlds.world_pool import WorldPool
-from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.errors import ConfigError
+from scramjet.executors.choice import choose_executor
+from scramjet.executors.losses import OwnLosses
 from scramjet.search.particles import ParticleSearch
 from scramjet.search.requirements import check_searchable
 from scramjet.search.search import Rewards

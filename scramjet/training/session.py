@@ -20,7 +20,6 @@ from scramjet.algorithms.algorithm import Materials
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers import ConcatenatedPool
-from scramjet.executors.choice import choose_executor
 from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore

@@ -18,7 +18,7 @@ from scramjet.algorithms.ppo import explained_variance, normalize
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete
 from scramjet.errors import TrainingError
-from scramjet.executors.cuda_graphs import Stage
+from scramjet.executors.cuda_graphs import Recorder, Stage
 from scramjet.executors.losses import minibatch_loss
 from scramjet.executors.samples import Samples
 from scramjet.executors.torch_executor import TorchExecutor
@@ -347,28 +347,28 @@ class NoLook(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class Rerun(Stage[Any]):
-    """Keeps the work of the second run, as a CUDA graph does: from then on it runs that with the learning rate that
-    the optimizer had, and writes to the results of that run."""
+class Rerun(Recorder[Any]):
+    """Replays by running the recorded work again, with the learning rate that the optimizer had, and writing to the
+    results of the recording; recording computes them for the first replay."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         (self._group,) = optimizer.param_groups
-        self._is_warm, self._work, self._result, self._learning_rate = False, None, None, None
+        self._version, self._graph, self._result = None, None, None
+        self._is_warm, self.is_refused, self._is_new = False, False, False
 
-    @property
-    def is_recorded(self) -> bool:  # type: ignore[override]
-        return self._work is not None
+    def _run_aside(self, work: Any) -> Any:
+        self._is_warm = True
+        return work()
 
-    def run(self, work: Any, *, may_record: bool = True, **options: Any) -> Any:
-        if self._work is not None:
+    def _record(self, work: Any, recording: Any) -> None:
+        self._work, self._result, self._learning_rate = work, work(), self._group["lr"]
+        self._graph, self._is_new = self, True  # type: ignore[assignment]
+
+    def replay(self) -> None:
+        if not self._is_new:
             self._group["lr"] = self._learning_rate
             write_over(self._result, self._work())
-            return self._result
-        result = work()
-        if self._is_warm and may_record:
-            self._work, self._result, self._learning_rate = work, result, self._group["lr"]
-        self._is_warm = True
-        return result
+        self._is_new = False
 
 
 def write_over(old: Any, new: Any) -> None:
@@ -408,7 +408,7 @@ def test_nothing_from_rollout_to_the_end_of_an_update_depends_on_numbers_looked_
             batch = learner.prepare(rollout)
             learner._follow_schedules(0)
             learner.executor.begin_update(batch.samples, learner.optimizer)
-            learner._take_epochs(batch, None)
+            learner._take_epochs(batch, None, None)
     played = Played("agents", None, fixed=False)
     rollout = played.play()
     with pytest.raises(AssertionError, match=r"nonzero|_local_scalar_dense"), NoLook():
@@ -450,7 +450,7 @@ def test_weights_frozen_after_an_update_was_recorded_stay_as_they_are() -> None:
     first.requires_grad_(False)
     before = first.detach().clone()
     played.update()
-    assert played.learner._stages is not recorded
+    assert not recorded.update.is_recorded
     assert torch.equal(first, before)
 
 
