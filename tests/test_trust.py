@@ -38,6 +38,7 @@ GENERATED = "source that we generate from a layout of arrays"
 PIPE = "bytes of a process of this user that this one started"
 
 IMPORTS = {
+    "algorithms.algorithm": "what builds ours, named in the one list, and entry points of installed packages",
     "scramjet": CONSTANT, "engine": CONSTANT, "policies": CONSTANT, "cli": CONSTANT, "adapters.atari": CONSTANT,
     "adapters.exports.pettingzoo_env": CONSTANT, "tuning.space": CONSTANT,
     "adapters.pettingzoo": "a game of the installed package", "envs.registry": NAMED, "adapters.factories": NAMED,
