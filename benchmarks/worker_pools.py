@@ -31,8 +31,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from scramjet.adapters.gymnasium.serial import SerialPool
-from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium.pool import SerialPool
+from scramjet.adapters.gymnasium.worker_pool import WorkerPool
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.runtime.machine import available_cores
 

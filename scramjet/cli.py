@@ -208,14 +208,14 @@ def _call(command: str, words: list[str]) -> int:
             return function(*given)
     finally:
         if command == "train":
-            from scramjet.adapters.gymnasium.workers.started_ahead import end_unused
+            from scramjet.adapters.gymnasium.process import end_unused
 
             end_unused()
 
 
 def _start_ahead(words: list[str]) -> None:
     """Start what a training most likely needs, beside the loading of torch: a worker for envs, compiled kernels."""
-    from scramjet.adapters.gymnasium.workers.started_ahead import start_ahead
+    from scramjet.adapters.gymnasium.process import start_ahead
     from scramjet.adapters.registry import tries_out_an_env
     from scramjet.executors.compile_ahead import compile_ahead
 

@@ -310,8 +310,8 @@ def test_the_check_of_names_sees_what_does_not_exist_and_needs_every_outside_nam
 NOT_RUN = {
     "ale:": "tests/adapters/test_atari.py plays Atari games",
     "mujoco:": "tests/training/test_foreign_training.py trains it",
-    "envpool:": "tests/adapters/envpool/test_pool.py plays it",
-    "pettingzoo": "tests/adapters/pettingzoo/test_pool.py plays it",
+    "envpool:": "tests/adapters/test_envpool.py plays it",
+    "pettingzoo": "tests/adapters/test_pettingzoo.py plays it",
     "my_": "a file of the reader's",
     "my-run": "a run of the reader's",
     "--device cuda": "needs a GPU",

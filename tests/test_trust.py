@@ -49,19 +49,18 @@ IMPORTS = {
        ("aim", "mlflow", "tracker", "tensorboard", "trackio", "wandb")},
 }  # fmt: skip
 STARTS = {
-    "executors.compile_ahead": OWN_PROCESS, "adapters.gymnasium.workers.process": OWN_PROCESS,
+    "executors.compile_ahead": OWN_PROCESS, "adapters.gymnasium.process": OWN_PROCESS,
     "telemetry.tracking.background": OWN_PROCESS, "tuning.trials": OWN_PROCESS,
 }  # fmt: skip
 FORKS = {
     "tuning.trials": OWN_PROCESS, "tuning.trial_server": OWN_PROCESS,
-    "adapters.gymnasium.workers.guard": OWN_PROCESS,
+    "adapters.gymnasium.guard": OWN_PROCESS,
 }  # fmt: skip
 RUNS_TEXT = {
     "compile.jit": GENERATED, "engine.layout": GENERATED, "engine.worlds.cuda": GENERATED,
 }  # fmt: skip
 UNPICKLES = {
-    "adapters.gymnasium.workers.local": PIPE, "adapters.gymnasium.workers.process": PIPE,
-    "adapters.gymnasium.workers.worker": PIPE,
+    "adapters.gymnasium.process": PIPE, "adapters.gymnasium.worker": PIPE,
 }  # fmt: skip
 DELETES = {"runtime.files": "within a folder that the caller names: `remove_tree`"}
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _pool_of_single_envs(world: NamedWorld, request: PoolRequest) -> ForeignPool:
-    from scramjet.adapters.gymnasium.fastest_pool import fastest_pool
+    from scramjet.adapters.gymnasium.worker_pool import fastest_pool
 
     make_env_factory = LIBRARIES[world.name.partition(":")[0]].env_factory
     assert make_env_factory is not None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import gymnasium
 
     from scramjet.adapters.foreign_pool import ForeignPool
-    from scramjet.adapters.gymnasium.trial import Trial
+    from scramjet.adapters.gymnasium.process import Trial
     from scramjet.adapters.world_parameters import WorldParameter
 
 OnError = Literal["fail", "restart"]

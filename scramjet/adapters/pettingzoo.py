@@ -22,7 +22,7 @@ from gymnasium import spaces
 
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.info import numbers_in
-from scramjet.adapters.spaces import env_action_of, observation_writer
+from scramjet.adapters.spaces import env_action_of, num_choices, observation_writer
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.pool import check_count
@@ -51,7 +51,7 @@ class PettingZooPool(ForeignPool):
             _check_kind(name, env, kind)
         self.agents, observed, action_space = _shared_spaces(name, self.envs)
         self._number = {agent: k for k, agent in enumerate(self.agents)}
-        size = _num_choices(action_space)
+        size = num_choices(action_space)
         self._mask_is_seen = bool(size) and isinstance(observed, spaces.Dict) and "action_mask" in observed.spaces
         rest, self._is_bare = _without_mask(observed) if self._mask_is_seen else (observed, False)
         has_mask = self._mask_is_seen or (bool(size) and self._tells_mask(name))
@@ -170,13 +170,6 @@ def _without_mask(space: spaces.Dict) -> tuple[Any, bool]:
     rest = {key: part for key, part in space.spaces.items() if key != "action_mask"}
     is_bare = list(rest) == ["observation"]
     return (rest["observation"] if is_bare else spaces.Dict(rest)), is_bare
-
-
-def _num_choices(space: Any) -> int:
-    """Entries of a mask of actions; 0 for actions that are not masked."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    return int(np.sum(space.nvec)) if isinstance(space, spaces.MultiDiscrete) else 0
 
 
 def listed(agents: Any) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import gymnasium
 
     from scramjet.adapters.foreign_pool import ForeignPool
-    from scramjet.adapters.gymnasium.trial import Trial
+    from scramjet.adapters.gymnasium.process import Trial
     from scramjet.envs.api import Env
 
 MOST_ENVS = 1 << 16
@@ -95,7 +95,7 @@ class ForeignWorld:
     @cached_property
     def trial(self) -> Trial:
         """What one env showed when it was tried out in a process of its own; done when first asked for."""
-        from scramjet.adapters.gymnasium.trial import try_out
+        from scramjet.adapters.gymnasium.process import try_out
 
         return try_out(self.name, self.env_factory(), self.workers.timeout)
 

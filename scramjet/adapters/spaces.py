@@ -121,6 +121,13 @@ def action_shape_and_dtype(space: Any) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(space.shape), np.dtype(np.float32)
 
 
+def num_choices(space: Any) -> int:
+    """Entries of a mask of actions: the choices of all components; 0 for actions that are not masked."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else 0
+
+
 def env_action_of(space: Any) -> Callable[[np.ndarray], Any]:
     """A function that turns one action of a policy into an action of the foreign space."""
     if isinstance(space, spaces.Discrete):

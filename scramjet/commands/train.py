@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from scramjet.adapters.gymnasium.workers.started_ahead import end_unused
+from scramjet.adapters.gymnasium.process import end_unused
 from scramjet.commands.arguments.train import Given, Place
 from scramjet.runtime.ranks.environment import is_launched
 from scramjet.runtime.runs import Run, find_run

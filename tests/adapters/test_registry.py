@@ -9,7 +9,7 @@ import pytest
 
 import scramjet
 from scramjet.adapters.factories import register_factory
-from scramjet.adapters.gymnasium import fastest_pool
+from scramjet.adapters.gymnasium import worker_pool
 from scramjet.adapters.library import PoolRequest, WorkerSettings
 from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign, load_world, world_parameters
 from scramjet.adapters.world_parameters import NEEDED, WorldParameter
@@ -38,14 +38,14 @@ def test_no_env_is_made_for_the_spaces_of_a_world_that_has_a_pool():
 
 
 def test_auto_has_processes_only_where_they_pay_or_are_asked_for(monkeypatch):
-    monkeypatch.setattr(fastest_pool, "available_cores", lambda: 2)
-    monkeypatch.setattr(fastest_pool, "SerialPool", lambda *_: (0, False))
-    monkeypatch.setattr(fastest_pool, "WorkerPool", lambda *_, num_workers, takes_part, **__: (num_workers, takes_part))
+    monkeypatch.setattr(worker_pool, "available_cores", lambda: 2)
+    monkeypatch.setattr(worker_pool, "SerialPool", lambda *_: (0, False))
+    monkeypatch.setattr(worker_pool, "WorkerPool", lambda *_, num_workers, takes_part, **__: (num_workers, takes_part))
 
     def chosen(seconds: float, num_envs: int, **workers: Any) -> Any:
         """(workers, whether this process steps a share too) for envs whose step takes so long."""
         world: Any = SimpleNamespace(name="World", trial=SimpleNamespace(seconds=seconds, can_be_sent=True))
-        return fastest_pool.fastest_pool(world, Staircase, PoolRequest(num_envs, True, WorkerSettings(**workers)))
+        return worker_pool.fastest_pool(world, Staircase, PoolRequest(num_envs, True, WorkerSettings(**workers)))
 
     assert chosen(5e-6, 4) == chosen(5e-6, 20) == (0, False)
     assert chosen(5e-6, 128) == (2, True), "all together they are worth another process"

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.pool import SerialPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env

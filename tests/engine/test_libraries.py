@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import scramjet
-from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.pool import SerialPool
 from scramjet.adapters.library import Library
 from scramjet.adapters.registry import LIBRARIES, library_of, load_world
 from scramjet.errors import ConfigError

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 from scramjet import cli
-from scramjet.adapters.gymnasium.serial import SerialPool
-from scramjet.adapters.gymnasium.trial import try_out
-from scramjet.adapters.gymnasium.workers import group as worker_group
-from scramjet.adapters.gymnasium.workers import process as worker_process
-from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium import process as worker_process
+from scramjet.adapters.gymnasium.pool import SerialPool
+from scramjet.adapters.gymnasium.process import try_out
+from scramjet.adapters.gymnasium.worker_pool import WorkerPool
 from scramjet.adapters.library import WorkerSettings
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import WorldError
@@ -45,8 +44,7 @@ def world_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def closes_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_process, "MAKING_SECONDS", 0.5)
-    for module in (worker_process, worker_group):
-        monkeypatch.setattr(module, "CLOSING_SECONDS", 0.5)
+    monkeypatch.setattr(worker_process, "CLOSING_SECONDS", 0.5)
 
 
 def world_of(path: Path, how: str = "", where: str = "", **settings: Any) -> ForeignWorld:

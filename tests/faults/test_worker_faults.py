@@ -19,9 +19,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from scramjet.adapters.gymnasium.workers import protocol
-from scramjet.adapters.gymnasium.workers.pool import WorkerPool
-from scramjet.adapters.gymnasium.workers.process import WorkerFailedError
+from scramjet.adapters.gymnasium import protocol
+from scramjet.adapters.gymnasium.process import WorkerFailedError
+from scramjet.adapters.gymnasium.worker_pool import WorkerPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers import fragile_envs
@@ -292,7 +292,7 @@ def test_a_factory_that_fails_in_the_worker_is_told_with_its_traceback() -> None
 PARENT = """
 import sys, time
 import numpy as np
-from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium.worker_pool import WorkerPool
 from tests.helpers.fragile_envs import Fragile
 class Spawning(Fragile):
     def reset(self, **options):

@@ -346,7 +346,7 @@ OTHER_READERS = {
     "executors.compile_ahead": "our own source",
     "engine.worlds.rules": "the source of a world that is being trained",
     "adapters.gymnasium.env_state": "states of envs, put back only from the user's own checkpoints",
-    "adapters.gymnasium.workers.child_processes": "the kernel's",
+    "adapters.gymnasium.protocol": "the kernel's",
     "arena.solver.graded_positions": "comes with scramjet",
     "arena.solver.opening_book": "comes with scramjet",
     "commands.example": "comes with scramjet",

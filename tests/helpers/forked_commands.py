@@ -53,9 +53,9 @@ def call(function: Callable[..., None], *given: Any, output: Path) -> None:
 
 def close_envs_quickly() -> None:
     """For `first`: an env that does not close is waited for half a second."""
-    from scramjet.adapters.gymnasium.workers import group, process
+    from scramjet.adapters.gymnasium import process
 
-    process.CLOSING_SECONDS = group.CLOSING_SECONDS = 0.5
+    process.CLOSING_SECONDS = 0.5
 
 
 class _Place:

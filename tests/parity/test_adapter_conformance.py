@@ -15,8 +15,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gymnasium.vector.utils import batch_space
 
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.gymnasium.serial import SerialPool
-from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium.pool import SerialPool
+from scramjet.adapters.gymnasium.worker_pool import WorkerPool
 from scramjet.adapters.vector import VectorPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 

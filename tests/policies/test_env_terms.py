@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 import scramjet
 from scramjet.adapters.env_spaces import env_spaces
-from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.pool import SerialPool
 from scramjet.engine import FrameStackPool, NativePool
 from scramjet.errors import ConfigError, PredictError
 from scramjet.policies import Policy, PolicyConfig, default_network

@@ -13,7 +13,7 @@ from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 from gymnasium.wrappers import TimeLimit
 
 import scramjet
-from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.pool import SerialPool
 from scramjet.algorithms.intervals import lower_bound
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.worlds.native_pool import NativePool

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,8 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from gymnasium.utils.env_checker import check_env
 
-from scramjet.adapters.gymnasium import env_state_trial
-from scramjet.adapters.gymnasium.env_results import has_time_limit
+from scramjet.adapters.gymnasium.env_state import is_same, why_inexact
+from scramjet.adapters.gymnasium.rows import has_time_limit
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
 from scramjet.engine.worlds.check import Finding
@@ -141,16 +142,16 @@ def look_at_seeds(world: ForeignWorld, make: Callable[[], Any], steps: int) -> s
         with closing(make()) as env:
             env.action_space.seed(SEED)
             obs, info = env.reset(seed=SEED)
-            trace: list[Any] = [env_state_trial.copied(obs)]
+            trace: list[Any] = [deepcopy(obs)]
             for _ in range(min(steps, 200)):
                 obs, reward, terminated, truncated, info = env.step(_random_action(env, info))
-                trace.append((env_state_trial.copied(obs), float(reward), bool(terminated), bool(truncated)))
+                trace.append((deepcopy(obs), float(reward), bool(terminated), bool(truncated)))
                 if terminated or truncated:
                     obs, info = env.reset()
-                    trace.append(env_state_trial.copied(obs))
+                    trace.append(deepcopy(obs))
             traces.append(trace)
     for at, (one, other) in enumerate(zip(*traces, strict=False)):
-        if not env_state_trial.is_same(one, other):
+        if not is_same(one, other):
             raise WorldError(
                 f"{world.name} played twice with one seed and the same actions differs at step {at}: draw random "
                 f"numbers from self.np_random, which reset(seed=...) seeds"
@@ -161,7 +162,7 @@ def look_at_seeds(world: ForeignWorld, make: Callable[[], Any], steps: int) -> s
 def look_at_saving(world: ForeignWorld, make: Callable[[], Any], steps: int) -> str:
     """Whether a resumed run can go on with the very same episodes."""
     with closing(make()) as saved, closing(make()) as other:
-        why = env_state_trial.why_inexact(saved, other)
+        why = why_inexact(saved, other)
     if why is None:
         return "its state can be saved: a resumed run goes on bit for bit"
     return f"its state cannot be saved ({why}): a resumed run goes on with fresh episodes"

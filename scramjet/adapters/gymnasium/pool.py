@@ -1,4 +1,7 @@
-"""What the serial pool and the worker pool share: results gathered from the rows that envs wrote, and snapshots."""
+"""Pools of Gymnasium envs: what the serial pool and the worker pool share, and the serial pool.
+
+Results are gathered from the rows that envs wrote, whoever steps them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,22 @@ from collections.abc import Iterable
 import numpy as np
 
 from scramjet.adapters.foreign_pool import ForeignPool, seeds_in
-from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, RowArrays, row_layout
+from scramjet.adapters.gymnasium.env_state import UnsavableError
+from scramjet.adapters.gymnasium.rows import (
+    Ended,
+    EnvFacts,
+    EnvFailedError,
+    GymRows,
+    MakeEnv,
+    RowArrays,
+    row_arrays,
+    row_layout,
+)
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.pool import Batch, Rows, RowsUnderWay, neighbours
+from scramjet.engine.pool import Batch, Rows, RowsUnderWay, check_count, neighbours
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, WorldError
 
 
 class GymPool(ForeignPool):
@@ -21,8 +34,6 @@ class GymPool(ForeignPool):
 
     can_step_rows = True
     overlaps = True
-    _hands_over_parts = False
-    """Whether `recv` may hand over some of the rows of a `send` before the others."""
 
     def __init__(self, name: str, facts: EnvFacts, num_envs: int) -> None:
         super().__init__(name, facts.observation_space, facts.action_space, num_envs, mask_size=facts.mask_size)
@@ -48,16 +59,16 @@ class GymPool(ForeignPool):
 
     def send(self, actions: np.ndarray, rows: Rows | None = None) -> None:
         self._check_actions(actions, self._action_shape)
-        rows = self._sendable(rows)
+        rows = neighbours(rows, self.num_rows)
         self._under_way.add(rows)
         self._rows.action[rows] = actions[rows]
         self._begin(rows)
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
         out = self._fitting(out)
-        rows = self._ready_first() if rows is None else self._receivable(rows)
-        rows = self._under_way.take(rows, partly=self._hands_over_parts)
-        self._tick += rows.start == 0 if isinstance(rows, slice) else 0 in rows
+        rows = self._under_way.take(self._ready_first() if rows is None else neighbours(rows, self.num_rows))
+        assert isinstance(rows, slice)
+        self._tick += rows.start == 0
         self._write(rows, out, self._finish(rows))
         return Batch(rows, out)
 
@@ -65,34 +76,26 @@ class GymPool(ForeignPool):
     def _reset_envs(self, seeds: EpisodeSeed) -> None:
         """Have every env begin anew and show itself in `_rows`."""
 
-    def _sendable(self, rows: Rows | None) -> Rows:
-        """`rows` in the form in which they are kept; refuses what cannot be sent together."""
-        return neighbours(rows, self.num_rows)
-
-    def _receivable(self, rows: Rows) -> Rows:
-        """`rows` in the form in which they are kept; refuses rows that were not sent so."""
-        return self._sendable(rows)
-
     @abstractmethod
-    def _begin(self, rows: Rows) -> None:
+    def _begin(self, rows: slice) -> None:
         """Have the envs of some rows step."""
 
-    def _ready_first(self) -> Rows | None:
+    def _ready_first(self) -> slice | None:
         """Wait for rows that are under way and return those ready first; None: they step in the order sent."""
         return None
 
     @abstractmethod
-    def _finish(self, rows: Rows) -> Iterable[Ended]:
+    def _finish(self, rows: slice) -> Iterable[Ended]:
         """Wait until the envs of these rows have stepped; returns their episodes that ended."""
 
-    def _show(self, rows: Rows, out: Transition) -> None:
+    def _show(self, rows: slice, out: Transition) -> None:
         """Copy the observations and masks of `rows` into these rows of `out`."""
         for leaf, seen in zip(leaves(out.obs), self._rows.obs, strict=True):
             leaf[rows] = seen[rows]
         if self.mask_size:
             out.mask[rows] = self._rows.mask[rows]
 
-    def _write(self, rows: Rows, out: Transition, told: Iterable[Ended]) -> None:
+    def _write(self, rows: slice, out: Transition, told: Iterable[Ended]) -> None:
         """Copy the results of `rows` into these rows of `out`, and log the episodes that ended (`told`)."""
         shared = self._rows
         self._show(rows, out)
@@ -102,7 +105,7 @@ class GymPool(ForeignPool):
         flags = terminated | truncated
         if True in flags.tobytes():  # of few envs, any() and flatnonzero() take longer
             ended = flags.nonzero()[0]
-            numbers = rows.start + ended if isinstance(rows, slice) else rows[ended]
+            numbers = rows.start + ended
             for final, last in zip(leaves(out.final_obs), shared.final_obs, strict=True):
                 final[numbers] = last[numbers]
             said = {one.row: one for one in told}
@@ -180,3 +183,64 @@ class GymPool(ForeignPool):
                 leaf[:] = snapshot[f"obs/{i}"]
             self._rows.mask[:] = snapshot["mask"]
         return problem
+
+
+class SerialPool(GymPool):
+    """Envs stepped one after the other in this process, to debug, with breakpoints and plain tracebacks. The same
+    rules and results as `WorkerPool`.
+
+    It says that it `overlaps`, though its envs step in `recv`: training then sends its rows in the same halves as those
+    of worker processes, and learns the same numbers.
+    """
+
+    def __init__(self, name: str, make_env: MakeEnv, num_envs: int) -> None:
+        check_count("num_envs", num_envs)
+        if not callable(make_env):
+            raise ConfigError(f"make_env={make_env!r} must be a function that makes a gymnasium.Env")
+        self._make_env = make_env
+        try:
+            self._envs = GymRows(name, make_env, range(num_envs))
+        except EnvFailedError as error:
+            raise WorldError(str(error)) from error
+        super().__init__(name, self._envs.facts, num_envs)
+        self._rows = row_arrays([np.zeros(shape, dtype) for shape, dtype in self._row_layout])
+        self._envs.bind(self._rows)
+
+    def _reset_envs(self, seeds: EpisodeSeed) -> None:
+        try:
+            self._envs.reset(seeds)
+        except EnvFailedError as error:
+            raise WorldError(str(error)) from error
+
+    def _begin(self, rows: slice) -> None:
+        """Nothing yet: the envs step when they are waited for."""
+
+    def _finish(self, rows: slice) -> Iterable[Ended]:
+        try:
+            return self._envs.step(rows.start, rows.stop)[0]
+        except EnvFailedError as error:
+            raise WorldError(str(error)) from error.__cause__
+
+    def _try_saving(self) -> str | None:
+        try:
+            pair = GymRows(self.name, self._make_env, range(2))
+        except (EnvFailedError, WorldError) as problem:  # there may be no more than there are
+            return str(problem)
+        try:
+            return pair.why_inexact()
+        finally:
+            pair.close()
+
+    def _capture(self) -> list[bytes]:
+        return self._envs.capture()
+
+    def _put_back(self, states: list[bytes], seeds: EpisodeSeed) -> str | None:
+        try:
+            self._envs.restore(states, seeds)
+        except UnsavableError as problem:
+            return str(problem)
+        return None
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._envs.close()

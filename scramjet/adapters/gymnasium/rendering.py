@@ -10,8 +10,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from scramjet.adapters.gymnasium.env_results import MakeEnv
-from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium.rows import MakeEnv
+from scramjet.adapters.gymnasium.worker_pool import WorkerPool
 from scramjet.adapters.library import TEXT_MODES
 from scramjet.adapters.registry import ForeignWorld, library_of
 from scramjet.engine.episode_seeds import EpisodeSeed

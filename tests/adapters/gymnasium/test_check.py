@@ -10,7 +10,7 @@ import pytest
 from scramjet import cli
 from scramjet.adapters import make as pool_choices_module
 from scramjet.adapters.factories import register_factory
-from scramjet.adapters.gymnasium import env_results, fastest_pool
+from scramjet.adapters.gymnasium import rows, worker_pool
 from scramjet.adapters.gymnasium.check import check_gym_world
 from scramjet.adapters.gymnasium.rendering import RenderedPool
 from scramjet.adapters.library import WorkerSettings
@@ -65,8 +65,8 @@ class Boundless(Coin):
 @pytest.fixture(autouse=True)
 def any_step_is_quick(monkeypatch):
     """Whatever a step of an env takes here, `auto` steps it in this process."""
-    monkeypatch.setattr(fastest_pool, "QUICK_SECONDS", float("inf"))
-    monkeypatch.setattr(fastest_pool, "SHARE_SECONDS", float("inf"))
+    monkeypatch.setattr(worker_pool, "QUICK_SECONDS", float("inf"))
+    monkeypatch.setattr(worker_pool, "SHARE_SECONDS", float("inf"))
 
 
 def findings(env):
@@ -181,9 +181,9 @@ def test_pools_know_in_which_modes_their_envs_can_be_drawn_here(monkeypatch):
         for each in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
             monkeypatch.delenv(each, raising=False)
         monkeypatch.setenv("MUJOCO_GL", variable)
-        monkeypatch.setattr(env_results, "find_spec", lambda name, package=package: package or None)
-        monkeypatch.setattr(env_results.sys, "platform", "linux")
-        assert env_results.working_render_modes(own()) == modes, name
+        monkeypatch.setattr(rows, "find_spec", lambda name, package=package: package or None)
+        monkeypatch.setattr(rows.sys, "platform", "linux")
+        assert rows.working_render_modes(own()) == modes, name
 
 
 def test_an_env_that_cannot_be_drawn_is_refused_with_what_to_do():

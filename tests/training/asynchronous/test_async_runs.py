@@ -13,7 +13,7 @@ import pytest
 
 import scramjet
 from scramjet import cli
-from scramjet.adapters.gymnasium.workers import guard
+from scramjet.adapters.gymnasium import guard
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies.config import PolicyConfig

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.adapters.gymnasium.fastest_pool import QUICK_SECONDS
+from scramjet.adapters.gymnasium.worker_pool import QUICK_SECONDS
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.wrappers import ConcatenatedPool

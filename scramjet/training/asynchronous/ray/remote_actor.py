@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from scramjet.adapters.factories import adopt_factory, factory_of, is_given, pickled
-from scramjet.adapters.gymnasium.fastest_pool import QUICK_SECONDS
+from scramjet.adapters.gymnasium.worker_pool import QUICK_SECONDS
 from scramjet.adapters.registry import is_foreign
 from scramjet.adapters.world_code import code_of, file_in, sources_of
 from scramjet.engine.episode_seeds import EpisodeSeed

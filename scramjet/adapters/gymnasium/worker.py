@@ -13,22 +13,24 @@ import os
 import pickle
 import select
 import signal
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
 
-from scramjet.adapters.gymnasium.env_results import EnvFailedError
+import numpy as np
+
+from scramjet.adapters.gymnasium import protocol
 from scramjet.adapters.gymnasium.env_state import UnsavableError
-from scramjet.adapters.gymnasium.runner import GymRows
-from scramjet.adapters.gymnasium.workers import protocol
-from scramjet.adapters.gymnasium.workers.child_processes import child_processes
-from scramjet.adapters.gymnasium.workers.shared_memory import mapped, mapped_bytes
+from scramjet.adapters.gymnasium.rows import EnvFailedError, GymRows, RowArrays, row_arrays
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ScramjetError
 
 MAP_FIXED = 0x10
 """Of mmap(2), on Linux and macOS alike; Python's module does not name it."""
+ALIGNED = 64
+"""Each shared array begins at a multiple of this many bytes."""
 
 
 class UnreadableFactoryError(Exception):
@@ -51,9 +53,7 @@ class Worker:
             ended, renewed = self._envs.step(first, last)
             return pickle.dumps((ended, renewed)) if ended or renewed else b""
         given: Any = pickle.loads(payload) if payload else None
-        if kind == protocol.CALL:
-            given = first, given
-        answer = self._start(*given) if kind == protocol.START else self._do_rarely(kind, given)
+        answer = self._start(*given) if kind == protocol.START else self._do_rarely(kind, first, given)
         return b"" if answer is None else pickle.dumps(answer)
 
     def _start(self, paths: ImportPaths, name: str, factory: bytes, rows: range, renews: bool) -> Any:
@@ -70,7 +70,7 @@ class Worker:
         self._envs = GymRows(name, make_env, rows, renews=renews, tell=self._tell)
         return self._envs.facts
 
-    def _do_rarely(self, kind: int, given: Any) -> Any:
+    def _do_rarely(self, kind: int, first: int, given: Any) -> Any:
         if kind == protocol.CLOSE:
             self.close()
             return _is_left()
@@ -89,7 +89,7 @@ class Worker:
         if kind == protocol.CAPTURE:
             return envs.capture()
         if kind == protocol.CALL:
-            return envs.call(*given)
+            return envs.call(first, given)
         assert kind == protocol.RESTORE
         try:
             return envs.restore(*given)
@@ -126,17 +126,33 @@ def _make_private(memory: mmap.mmap, descriptor: int) -> None:
 def _is_left() -> bool:
     """Whether envs have started what outlives them where nobody ends it: processes, or threads that are waited for."""
     main = threading.main_thread()
-    return bool(child_processes()) or any(thread is not main and not thread.daemon for thread in threading.enumerate())
+    return bool(protocol.child_processes()) or any(
+        thread is not main and not thread.daemon for thread in threading.enumerate()
+    )
+
+
+def main(commands: int, answers: int, memory: int) -> None:
+    """Serve the pool that holds the other ends of these pipes."""
+    # These are meant for the pool's process, which ends its workers itself.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    faulthandler.enable()
+    try:
+        protocol.write_message(answers, protocol.READY, os.getpid())
+        serve(commands, answers, memory)
+    except OSError:
+        os._exit(protocol.LOST_PIPES)
 
 
 def serve(commands: int, answers: int, memory: int) -> None:
     """Carry out the pool's commands until it closes its pipe or tells to close."""
     me = os.getpid()
 
-    def say(kind: int, payload: bytes = b"", number: int = 0) -> None:
+    def say(kind: int, payload: bytes | str = b"", number: int = 0) -> None:
         if os.getpid() != me:
             os._exit(0)  # an env has forked, and the copy came back as well
-        protocol.write_message(answers, kind, number, payload=payload)
+        said = payload if isinstance(payload, bytes) else payload.encode(errors="backslashreplace")
+        protocol.write_message(answers, kind, number, payload=said)
 
     worker = Worker(memory, tell=lambda count: say(protocol.ALIVE, number=count))
     os.register_at_fork(after_in_child=worker.leave_pool)
@@ -156,28 +172,38 @@ def serve(commands: int, answers: int, memory: int) -> None:
         except BrokenPipeError:
             break
         except UnreadableFactoryError as error:
-            say(protocol.UNREADABLE, _text(str(error)))
+            say(protocol.UNREADABLE, str(error))
         except (EnvFailedError, ScramjetError) as error:
-            say(protocol.FAILED, _text(str(error)))
+            say(protocol.FAILED, str(error))
         except BaseException:  # no fault of an env's, or one that ends processes
             text = traceback.format_exc().rstrip()
-            say(protocol.FAILED, _text(f"{worker.name}: its worker process raised {text.splitlines()[-1]}\n\n{text}"))
+            say(protocol.FAILED, f"{worker.name}: its worker process raised {text.splitlines()[-1]}\n\n{text}")
     if kind != protocol.CLOSE:
         worker.close()
 
 
-def _text(text: str) -> bytes:
-    return text.encode(errors="backslashreplace")
+# --- memory that a pool shares with its workers
 
 
-def main(commands: int, answers: int, memory: int) -> None:
-    """Serve the pool that holds the other ends of these pipes."""
-    # These are meant for the pool's process, which ends its workers itself.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    faulthandler.enable()
-    try:
-        protocol.write_message(answers, protocol.READY, os.getpid())
-        serve(commands, answers, memory)
-    except OSError:
-        os._exit(protocol.LOST_PIPES)
+def anonymous_memory() -> int:
+    """A descriptor of memory without a name, which is gone with the last process that holds it."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("scramjet")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def mapped(memory: mmap.mmap, layout: list[tuple[tuple[int, ...], np.dtype]]) -> RowArrays:
+    """The arrays of a layout in shared memory; parent and workers lay them out alike."""
+    arrays, at = [], 0
+    for shape, dtype in layout:
+        array: np.ndarray = np.ndarray(shape, dtype, memory, at)
+        arrays.append(array)
+        at += -(-array.nbytes // ALIGNED) * ALIGNED
+    return row_arrays(arrays)
+
+
+def mapped_bytes(layout: list[tuple[tuple[int, ...], np.dtype]]) -> int:
+    """How many bytes the arrays of a layout take."""
+    sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout]
+    return max(ALIGNED, sum(-(-size // ALIGNED) * ALIGNED for size in sizes))

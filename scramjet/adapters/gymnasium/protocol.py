@@ -1,30 +1,29 @@
-"""Messages between a pool and its worker processes, over two pipes; loads nothing that takes time to load.
+"""What both sides of a worker's pipes know: the messages, how to wait for them, and which processes one has started.
 
 A worker says READY, then answers each question with DONE or what went wrong, and may say ALIVE while it works on one
-that makes or resets many envs.
+that makes or resets many envs. This module loads nothing that takes time to load.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import struct
 import time
+from pathlib import Path
 
 HEADER = struct.Struct("<BIIQ")
 """A message: what it is, two numbers (the first and the last of the envs to step), and the bytes that follow."""
-
 START, BIND, RESET, STEP, TRY_OUT, TRY_SAVING, CAPTURE, RESTORE, CALL, CLOSE = range(10)
 """What a pool asks."""
 DONE, FAILED, UNREADABLE, READY, ALIVE = range(5)
 """What a worker says: UNREADABLE of a factory that cannot be loaded there, READY with its process id, ALIVE with the
 number of envs that it is through with."""
-
 LOST_PIPES = 76
 """Exit code of a worker whose pipes were closed by something in its process."""
 LARGEST_ANSWER = 1 << 40
 """Bytes; whoever says that more follow has not written a header."""
-
 LOOKING_OUT = 50e-6
 """Seconds to stay awake for the next message."""
 LONGEST_POLL = 3600.0
@@ -65,3 +64,17 @@ def look_out(poller: select.poll) -> None:
     deadline = time.perf_counter() + LOOKING_OUT
     while not poller.poll(0) and time.perf_counter() < deadline:
         os.sched_yield()  # whoever else has work goes first
+
+
+def child_processes() -> list[int]:
+    """The processes whose parent this one is, as far as the system tells."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            found += [int(word) for word in (task / "children").read_text().split()]
+        return found
+    for entry in Path("/proc").glob("[1-9]*/stat"):  # kernels without that list
+        with contextlib.suppress(OSError):
+            if int(entry.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.parent.name))
+    return found

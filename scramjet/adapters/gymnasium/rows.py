@@ -1,45 +1,42 @@
-"""Steps Gymnasium envs one after the other; the serial pool and each worker process use it.
+"""Gymnasium envs stepped one after the other, for the serial pool and for each worker process: results are written to
+rows of a pool's arrays.
 
-Results are written straight into rows of a pool's arrays. When an episode ends, the next one begins in the same step.
-To keep steps fast, everything that can be allocated, looked up or checked beforehand is.
+When an episode ends, the next one begins in the same step. To keep steps fast, everything that can be allocated, looked
+up or checked beforehand is.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+import os
 import statistics
+import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
-from scramjet.adapters.gymnasium import env_state, env_state_trial
-from scramjet.adapters.gymnasium.env_results import (
-    Ended,
-    EnvFacts,
-    EnvFailedError,
-    MakeEnv,
-    Renewed,
-    RowArrays,
-    check_same_spaces,
-    has_time_limit,
-    working_render_modes,
-)
+from scramjet.adapters.gymnasium import env_state
 from scramjet.adapters.info import numbers_in, recorded
 from scramjet.adapters.spaces import (
     UnfitObservationError,
+    action_shape_and_dtype,
     adapted_action_space,
     adapted_observation_space,
     env_actions,
+    num_choices,
     observation_writer,
     plain_space,
 )
 from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.layout import leaf_layout
+from scramjet.engine.trees import leaves, space_tree
 from scramjet.errors import ENV_FAILURES, WorldError
 
 # A reward that is too large for 32 bits becomes infinite; training reports that with a better message.
@@ -48,19 +45,70 @@ warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning
 TRIED_SECONDS = 0.02
 """Seconds for which an env is played to measure how long its steps take."""
 
+MakeEnv = Callable[[], Any]
+"""Makes one `gymnasium.Env`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowArrays:
+    """Arrays that envs write their results to and read their actions from: N rows each."""
+
+    obs: tuple[np.ndarray, ...]  # the leaves of the adapted space, [N, *shape] each
+    final_obs: tuple[np.ndarray, ...]
+    mask: np.ndarray  # [N, mask_size] bool
+    reward: np.ndarray  # [N] float32
+    terminated: np.ndarray  # [N] bool
+    truncated: np.ndarray  # [N] bool
+    action: np.ndarray  # [N, *action_shape]
+
+    def strided(self, rows: slice) -> RowArrays:
+        """Views of some rows."""
+        obs, final_obs = (tuple(leaf[rows] for leaf in each) for each in (self.obs, self.final_obs))
+        rest = (self.mask, self.reward, self.terminated, self.truncated, self.action)
+        return RowArrays(obs, final_obs, *(array[rows] for array in rest))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Numbers that an env gave in its `info` at the end of an episode."""
+
+    row: int
+    stats: dict[str, float]
+    score: float | None  # where the env keeps count itself
+    length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """An env that failed and was made anew."""
+
+    row: int
+    problem: str
+
+
+class EnvFailedError(Exception):
+    """An env raised. The text begins with a line that says what and where; its traceback follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFacts:
+    """What a pool must know of its envs before it can hold their results."""
+
+    observation_space: Any
+    action_space: Any
+    mask_size: int
+    has_time_limit: bool  # every episode is truncated after a number of steps, as far as the env tells
+    draws_every_step: bool  # in a window
+    render_modes: tuple[str, ...]  # those in which it can draw itself here
+
 
 class GymRows:
     """The envs of some rows of a pool."""
 
     def __init__(
-        self,
-        name: str,
-        make_env: MakeEnv,
-        rows: range,
-        *,
-        renews: bool = False,
+        self, name: str, make_env: MakeEnv, rows: range, *, renews: bool = False,
         tell: Callable[[int], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`rows` are the envs' rows in the pool. `renews`: an env that raises is replaced by a new one, and its episode
         truncated. `tell` is called with the number of envs done so far, while all are made or reset."""
         self.name, self.rows = name, rows
@@ -101,15 +149,16 @@ class GymRows:
         adapted_observation_space(self.name, first.observation_space)  # raises if it cannot be adapted
         adapted_action_space(self.name, first.action_space)
         for row, env in zip(self.rows, self._envs, strict=True):
-            spaces_of = (env.observation_space, env.action_space)
-            check_same_spaces(self.name, row, spaces_of, self.rows[0], (first.observation_space, first.action_space))
+            check_same_spaces(self.name, row, env, self.rows[0], first)
         # Whether there is a mask is known only from an env's first `info`.
         try:
             _, info = first.reset(seed=0)
         except ENV_FAILURES as error:
             raise self._failure("reset()", 0, error) from error
         has_mask = isinstance(info, Mapping) and "action_mask" in info
-        size = _num_choices(self.name, first.action_space) if has_mask else 0
+        size = num_choices(adapted_action_space(self.name, first.action_space)) if has_mask else 0
+        if has_mask and not size:
+            raise WorldError(f"{self.name} gives info['action_mask'], but actions of a Box are not masked; drop it")
         seen, chosen = plain_space(first.observation_space), plain_space(first.action_space)
         draws_every_step = getattr(first, "render_mode", None) == "human"
         return EnvFacts(seen, chosen, size, has_time_limit(first), draws_every_step, working_render_modes(first))
@@ -229,7 +278,7 @@ class GymRows:
 
         Tries it on the first two envs, which are left in an arbitrary state.
         """
-        return env_state_trial.why_inexact(self._envs[0], self._envs[1])
+        return env_state.why_inexact(self._envs[0], self._envs[1])
 
     def capture(self) -> list[bytes]:
         """The state of each env."""
@@ -284,16 +333,67 @@ def _first_line(error: BaseException) -> str:
         return ""
 
 
-def _num_choices(name: str, space: Any) -> int:
-    adapted = adapted_action_space(name, space)
-    if isinstance(adapted, spaces.Box):
-        raise WorldError(f"{name} gives info['action_mask'], but actions of a Box are not masked; drop it")
-    return int(adapted.n) if isinstance(adapted, spaces.Discrete) else int(adapted.nvec.sum())
-
-
 def _told(row: int, info: Any) -> Ended | None:
     """The statistics in the last `info` of an episode; None if it has none."""
     if not info or not isinstance(info, Mapping):
         return None
     stats, (score, length) = numbers_in(info), recorded(info)
     return Ended(row, stats, score, length) if stats or score is not None else None
+
+
+# --- how rows are laid out, and what is known of envs
+
+
+def row_layout(
+    observation_space: Any, action_space: Any, mask_size: int, num_envs: int
+) -> list[tuple[tuple[int, ...], np.dtype]]:
+    """Shape and dtype of each array that envs write and read, in the order of `row_arrays`; of adapted spaces."""
+    seen = [leaf_layout(part) for part in leaves(space_tree(observation_space))]
+    flag, (action_shape, action_dtype) = np.dtype(np.bool_), action_shape_and_dtype(action_space)
+    rest = [((mask_size,), flag), ((), np.dtype(np.float32)), ((), flag), ((), flag), (action_shape, action_dtype)]
+    return [((num_envs, *shape), dtype) for shape, dtype in (*seen, *seen, *rest)]
+
+
+def row_arrays(arrays: list[np.ndarray]) -> RowArrays:
+    """The arrays of a `row_layout`, in its order, by name."""
+    num_leaves = (len(arrays) - 5) // 2
+    obs, final_obs, rest = arrays[:num_leaves], arrays[num_leaves : 2 * num_leaves], arrays[2 * num_leaves :]
+    mask, reward, terminated, truncated, action = rest
+    return RowArrays(tuple(obs), tuple(final_obs), mask, reward, terminated, truncated, action)
+
+
+def has_time_limit(env: Any) -> bool:
+    """Whether an env, one of its wrappers or its registration says that episodes are truncated."""
+    layer = env
+    while layer is not None:
+        held = getattr(layer, "__dict__", {})  # not by name: wrappers pass that on, or refuse it
+        if held.get("_max_episode_steps") is not None:  # as Gymnasium's TimeLimit calls it
+            return True
+        layer = held.get("env")
+    return getattr(getattr(env, "spec", None), "max_episode_steps", None) is not None
+
+
+def working_render_modes(env: Any) -> tuple[str, ...]:
+    """The render modes that an env declares, without pictures where what they need is known to be missing here."""
+    modes = tuple(map(str, (getattr(env, "metadata", None) or {}).get("render_modes") or ()))
+    module = type(getattr(env, "unwrapped", env)).__module__
+    has_pictures = True
+    if module.startswith("gymnasium.envs.mujoco"):  # drawn by OpenGL
+        has_screen = (
+            os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform in ("darwin", "win32")
+        )
+        has_pictures = bool(has_screen or os.environ.get("MUJOCO_GL"))
+    elif module.startswith("gymnasium.envs."):
+        has_pictures = find_spec("pygame") is not None
+    return modes if has_pictures else tuple(mode for mode in modes if mode != "rgb_array")
+
+
+def check_same_spaces(name: str, row: int, given: Any, first_row: int, first: Any) -> None:
+    """Refuse an env whose spaces are not those of the first; both are envs or their `EnvFacts`."""
+    for kind in ("observation_space", "action_space"):
+        mine, expected = getattr(given, kind), getattr(first, kind)
+        if mine != expected:
+            raise WorldError(
+                f"{name}: env {row} has {kind} {mine}, and env {first_row} has {expected}; the envs of one pool must "
+                f"have the same spaces"
+            )

@@ -17,7 +17,7 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from scramjet.adapters.gymnasium.workers.child_processes import child_processes
+from scramjet.adapters.gymnasium.protocol import child_processes
 
 END_NOW = signal.SIGUSR1
 """From the pool: end the worker and everything that it has started."""
@@ -75,7 +75,7 @@ def _work(commands: int, answers: int, memory: int, guard: int) -> NoReturn:
         os.setpgid(0, 0)
         _process_control(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == guard:  # else it died before that was said
-            from scramjet.adapters.gymnasium.workers import worker
+            from scramjet.adapters.gymnasium import worker
 
             worker.main(commands, answers, memory)
             code = 0

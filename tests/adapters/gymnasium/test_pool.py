@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 
-from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.pool import SerialPool
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.wrappers import FrameStackPool

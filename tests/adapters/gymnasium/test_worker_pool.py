@@ -13,9 +13,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from scramjet.adapters.gymnasium.serial import SerialPool
-from scramjet.adapters.gymnasium.workers import group
-from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium import process
+from scramjet.adapters.gymnasium.pool import SerialPool
+from scramjet.adapters.gymnasium.worker_pool import WorkerPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 from tests.helpers.cases import rest
@@ -103,32 +103,6 @@ def test_parts_and_sends_give_what_whole_steps_give(workers, num_processes):
     assert pool.episodes().num_ended == serial.episodes().num_ended > 4
 
 
-def test_a_slow_env_does_not_hold_up_the_others(workers, tmp_path):
-    gate, actions = tmp_path / "gate", np.zeros(3, np.int64)
-    pool = workers("Gated", partial(Gated, gate, FIRST_SEED), 3, num_workers=3, batch_size=2)
-    serial = SerialPool("Countdown", Countdown, 3)
-    pool.reset(100)
-    serial.reset(100)
-    pool.send(actions)
-    received = np.zeros(3, np.int64)
-    for t in range(10):
-        batch = pool.recv()
-        assert sorted(batch.rows.tolist()) == [1, 2]
-        expected = serial.step(actions)
-        if t == 0:
-            np.testing.assert_array_equal(batch.transition.obs, expected.obs[batch.rows])
-            np.testing.assert_array_equal(batch.transition.reward, expected.reward[batch.rows])
-        received[batch.rows] += 1
-        pool.send(actions, batch.rows)
-    gate.touch()
-    while not received[0]:
-        batch = pool.recv()
-        received[batch.rows] += 1
-        pool.send(actions, batch.rows)
-    assert received[1:].min() >= 10
-
-
-@pytest.mark.rest
 def test_of_several_sends_the_one_that_is_ready_first_is_received_first(workers, tmp_path):
     gate, actions = tmp_path / "gate", np.zeros(4, np.int64)
     pool = workers("Gated", partial(Gated, gate, FIRST_SEED), 4, num_workers=4)
@@ -151,21 +125,18 @@ def test_what_cannot_be_sent_or_received_is_refused_and_results_go_into_the_arra
     assert pool.reset(0, out=out) is out
     with pytest.raises(ConfigError, match=r"call send\(\) first"):
         pool.recv()
-    with pytest.raises(ConfigError, match="not neighbours among the rows of their workers"):
-        pool.send(actions, np.array([1, 5]))
-    pool.send(actions, np.array([1, 3]))
+    with pytest.raises(ConfigError, match="no list of rows"):
+        pool.send(actions, np.array([1, 3]))
+    pool.send(actions, slice(1, 3))
     with pytest.raises(ConfigError, match="rows 0 to 6 step already"):
         pool.send(actions)
     with pytest.raises(ConfigError, match=r"step\(\) while envs step: call recv\(\) first"):
         pool.step(actions)
-    for rows in ([0, 1], [1]):
-        with pytest.raises(ConfigError, match=rf"rows=\{str(rows)[:-1]}\] were not sent together"):
-            pool.recv(np.array(rows))
-    assert pool.recv(np.array([1, 3])).rows.tolist() == [1, 3]
+    with pytest.raises(ConfigError, match="rows 1 to 2 were not sent together"):
+        pool.recv(slice(1, 2))
+    assert pool.recv(slice(1, 3)).rows == slice(1, 3)
     pool.reset(0)
     pool.send(actions)
-    with pytest.raises(ConfigError, match="were not sent together"):
-        pool.recv(np.array([0, 2, 4]))  # all rows of one worker, without a batch size
     assert pool.recv().rows == slice(0, 6)
     pool.reset(0)
     assert pool.step(actions, out=out) is out
@@ -174,34 +145,13 @@ def test_what_cannot_be_sent_or_received_is_refused_and_results_go_into_the_arra
         pool.step(actions, out=out.part(slice(0, 2)))
 
 
-@pytest.mark.rest
-def test_with_a_batch_size_the_rows_of_whole_workers_can_be_asked_for_and_no_others(workers):
-    pool = workers("Countdown", Countdown, 4, num_workers=2, batch_size=2)
-    serial = SerialPool("Countdown", Countdown, 4)
-    pool.reset(1)
-    serial.reset(1)
-    actions = np.zeros(4, np.int64)
-    pool.send(actions)
-    with pytest.raises(ConfigError, match=r"rows=\[0, 1\] were not sent together"):
-        pool.recv(slice(0, 2))
-    expected = serial.step(actions)
-    for rows in (np.array([1, 3]), np.array([0, 2])):
-        np.testing.assert_array_equal(pool.recv(rows).transition.obs, expected.obs[rows])
-    with pytest.raises(ConfigError, match=r"call send\(\) first"):
-        pool.recv()
-
-
 def test_settings_that_cannot_be_are_refused_by_name():
     for settings, message in (
         ({"num_workers": 5}, "at most one worker an env"),
         ({"num_workers": 0}, "num_workers=0"),
         ({"timeout": 0}, "timeout=0"),
         ({"on_error": "ignore"}, "on_error='ignore'"),
-        ({"num_workers": 2, "batch_size": 1}, "whole workers"),
-        ({"num_workers": 3, "batch_size": 2}, "split evenly"),
-        ({"batch_size": 8}, "batch_size=8"),
         ({"takes_part": True, "on_error": "restart"}, "takes_part=True"),
-        ({"takes_part": True, "num_workers": 4, "batch_size": 2}, "takes_part=True"),
     ):
         with pytest.raises(ConfigError, match=message):
             WorkerPool("Countdown", Countdown, 4, **settings)  # type: ignore[arg-type]
@@ -240,7 +190,7 @@ def test_a_script_needs_no_guard_around_its_main_part(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import gymnasium, numpy as np\n"
-        "from scramjet.adapters.gymnasium.workers.pool import WorkerPool\n"
+        "from scramjet.adapters.gymnasium.worker_pool import WorkerPool\n"
         "def make():\n    return gymnasium.make('CartPole-v1')\n"
         "pool = WorkerPool('CartPole-v1', make, 4, num_workers=2)\n"
         "pool.reset(0)\n"
@@ -307,7 +257,7 @@ def test_a_worker_that_waits_uses_no_cpu_and_loads_neither_torch_nor_numba(worke
 @pytest.mark.rest
 @pytest.mark.faults
 def test_envs_that_do_not_close_are_waited_for_once(monkeypatch):
-    monkeypatch.setattr(group, "CLOSING_SECONDS", 4.0)
+    monkeypatch.setattr(process, "CLOSING_SECONDS", 4.0)
     pool = WorkerPool("Clinging", Clinging, 3, num_workers=3)
     began = time.monotonic()
     pool.close()
