@@ -17,9 +17,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from scramjet.arena.solver.opening_book import FILE, START, add, best_moves_in, canonical, read_book
-from scramjet.arena.solver.position import Position
-from scramjet.arena.solver.solver import Solver
+from scramjet.arena.solver.perfect_player import FILE, START, add, best_moves_in, canonical, read_book
+from scramjet.arena.solver.solver import Position, Solver
 
 Games = dict[tuple[int, int], str]
 

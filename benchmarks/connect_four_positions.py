@@ -21,9 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scramjet.arena.solver.graded_positions import CLASSES, COLS, FOLDER, ROWS, class_of
-from scramjet.arena.solver.position import Position
-from scramjet.arena.solver.solver import Solver
+from scramjet.arena.grading import CLASSES, COLS, FOLDER, ROWS, class_of
+from scramjet.arena.solver.solver import Position, Solver
 
 SEED = 4
 GAMES_AT_ONCE = 256

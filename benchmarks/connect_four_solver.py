@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scramjet.arena.solver.graded_positions import CLASSES, graded_positions
-from scramjet.arena.solver.position import Position
-from scramjet.arena.solver.solver import Solver
+from scramjet.arena.grading import CLASSES, graded_positions
+from scramjet.arena.solver.solver import Position, Solver
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

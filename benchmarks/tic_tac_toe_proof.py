@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import scramjet
-from scramjet.arena.exact_values import best_play, worst_returns
-from scramjet.arena.game_tree import game_tree
+from scramjet.arena.exploitability import best_play, game_tree, worst_returns
 from scramjet.envs import load_env
 
 

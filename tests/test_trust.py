@@ -43,7 +43,6 @@ IMPORTS = {
     "adapters.exports.pettingzoo_env": CONSTANT, "tuning.space": CONSTANT,
     "adapters.pettingzoo": "a game of the installed package", "envs.registry": NAMED, "adapters.factories": NAMED,
     "adapters.gymnasium.registered_envs": NAMED,
-    "web.agents": CONSTANT, "web.compare": CONSTANT, "web.runs.routes": CONSTANT,
     "runtime.video.video_file": CONSTANT,
     **{f"telemetry.tracking.{each}": CONSTANT for each in
        ("aim", "mlflow", "tracker", "tensorboard", "trackio", "wandb")},

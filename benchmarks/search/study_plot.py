@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from scramjet.arena.tournaments.rating_plot import short_number, ticks
+from scramjet.arena.tournaments.ratings import short_number, ticks
 
 Over = Literal["steps", "seconds"]
 Curve = list[tuple[int, float, float]]

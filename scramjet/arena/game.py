@@ -14,24 +14,104 @@ It neither prints nor asks. Seats and agents are counted from 0; a person is a `
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from scramjet.arena.play.moments import Moment, memory_of
-from scramjet.arena.play.moves import Move, Moves
-from scramjet.arena.play.perfect_hints import PerfectHints
-from scramjet.arena.play.places import Place, find_places
-from scramjet.arena.play.playable import check_players, playable_env
-from scramjet.arena.play.results import PlayedMove, Result
-from scramjet.arena.play.thoughts import Adviser, Thoughts, ends_in_win_or_loss
+from scramjet.arena.play.moves import Move, Moves, Place, PlayedMove, Result, find_places
+from scramjet.arena.play.places import Place
+from scramjet.arena.play.results import Result
+from scramjet.arena.play.thoughts import Adviser, PerfectHints, Thoughts, ends_in_win_or_loss
 from scramjet.engine.actions import action_at
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.wrappers import FrameStackPool
 from scramjet.envs.api import Env
-from scramjet.errors import ConfigError, PlayError
+from scramjet.errors import ConfigError, PlayError, shortened
 from scramjet.players.player import Player
 from scramjet.training.seeds import unseen_episodes
+
+# --- earlier positions, to go back to
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Everything needed to go back to a position."""
+
+    pool: dict[str, np.ndarray]
+    generator: Any  # state of the random numbers that players draw from
+    memories: tuple[Any, ...]  # of each distinct player
+    adviser: Any
+    returns: np.ndarray  # [players]
+    num_played: int
+    is_persons: bool  # whether a person was to move
+
+
+def memory_of(player: Player) -> Any:
+    """A copy of what a player remembers, or the error that says why there is none: it matters only if moves are taken
+    back."""
+    try:
+        return player.memory()
+    except ConfigError as error:
+        return error
+
+
+# --- which worlds a person can play, and where
+
+
+def playable_env(pool: Pool) -> Env:
+    """The world of a pool of one env; raises a ConfigError where a person cannot play it."""
+    inner = pool.pool if isinstance(pool, FrameStackPool) else pool
+    if not isinstance(inner, NativePool):
+        raise ConfigError(
+            f"{pool.name} cannot be played by a person: only worlds written for scramjet can, whose positions are "
+            f"plain records; `scramjet eval --render` shows an agent play it"
+        )
+    if pool.num_envs != 1:
+        raise ConfigError(f"a game needs a pool of one env, and this one has num_envs={pool.num_envs}")
+    return inner.env
+
+
+def check_players(pool: Pool, players: Sequence[Player | None]) -> None:
+    """Refuse players, people being None, that do not fill the places of a pool's world."""
+    if len(players) != pool.num_players:
+        raise ConfigError(f"{len(players)} players for a game of {pool.name}, which has {pool.num_players} places")
+    if pool.played_by is PlayedBy.AGENTS and sum(each is None for each in players) > 1:
+        raise ConfigError(f"in {pool.name} all act at once: at most one of them can be a person")
+
+
+SEAT_NAMES = ("first", "second", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A person, and who plays against them in all other seats; without an opponent, people play in all seats."""
+
+    opponent: Player | None
+    seat: str = "first"
+    """`first`: the seat that moves first, `second`: the next one, `random`: drawn for each game, or a number from 1."""
+
+    def players(self, game: Game, seed: int) -> list[Player | None]:
+        """Who plays in the game of this seed, by seat; a game under way ends."""
+        number = self._seat(game, seed)
+        return [None if place == number else self.opponent for place in range(game.pool.num_players)]
+
+    def _seat(self, game: Game, seed: int) -> int:
+        """The person's seat, counted from 0."""
+        count, seat = game.pool.num_players, self.seat.strip().lower()
+        if seat in ("first", "second"):
+            return (game.opening_player(seed) + (seat == "second")) % count
+        if seat == "random":
+            return int(np.random.default_rng([seed, 1]).integers(count))  # another stream than the players draw from
+        if seat.isascii() and seat.isdigit() and 1 <= int(seat[:9]) <= count:
+            return int(seat) - 1
+        places = "1" if count == 1 else f"from 1 to {count}"
+        raise ConfigError(f"seat={shortened(self.seat)}: expected {', '.join(SEAT_NAMES)}, or a number {places}")
+
+
+# --- the game
 
 PERSON = "person"
 """What a person is called where players have names."""

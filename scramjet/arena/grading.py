@@ -1,24 +1,106 @@
 """Grades players of Connect Four by perfect play: how often a move keeps the value of a position, how often it is best.
 
 A move keeps the value if a won position stays won and a drawn one is not lost; it is optimal if it also wins as soon
-as can be, or loses as late. Both are counted over the positions of `arena.solver.graded_positions`.
+as can be, or loses as late. Both are counted over positions of Connect Four on 6 x 7 in six classes, every move with
+its exact score. They come with the package, a file for each class and a line for each position: the columns played,
+counted from 1, and the score of a move in each column, `.` where it is full. `benchmarks/connect_four_positions.py`
+made them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scramjet.algorithms.intervals import wilson_interval
-from scramjet.arena.solver.graded_positions import CLASSES, COLS, ROWS, GradedPositions, graded_positions
+from scramjet.arena.solver.search import NO_MOVE
+from scramjet.arena.solver.solver import COLS, ROWS, Position, is_usual_board, pieces_of_words, plies_left
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player
 from scramjet.policies.policy import Policy
+
+# --- the positions
+
+CELLS = ROWS * COLS
+FOLDER = Path(__file__).parent / "solver" / "positions"
+
+
+@dataclass(frozen=True)
+class PositionClass:
+    """Positions alike in how many plies were played, and how many are left to the end under best play."""
+
+    name: str
+    plies: range
+    left: range
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.name.lower().replace('-', '_')}.txt"
+
+
+END, MIDDLE, BEGIN = range(29, CELLS), range(15, 29), range(15)
+EASY, MEDIUM, HARD = range(1, 14), range(14, 29), range(29, CELLS + 1)
+
+CLASSES = (
+    PositionClass("End-Easy", END, EASY),
+    PositionClass("Middle-Easy", MIDDLE, EASY),
+    PositionClass("Middle-Medium", MIDDLE, MEDIUM),
+    PositionClass("Begin-Easy", BEGIN, EASY),
+    PositionClass("Begin-Medium", BEGIN, MEDIUM),
+    PositionClass("Begin-Hard", BEGIN, HARD),
+)
+
+
+def class_of(score: int, plies: int) -> PositionClass:
+    """The class of a position with a score for the side to move."""
+    left = plies_left(score, plies, CELLS)
+    return next(each for each in CLASSES if plies in each.plies and left in each.left)
+
+
+@dataclass(frozen=True)
+class GradedPositions:
+    """Positions with the score of every move."""
+
+    moves: tuple[str, ...]
+    """The columns played, counted from 1; N games."""
+    own: np.ndarray  # uint64 [N], see Position
+    taken: np.ndarray  # uint64 [N]
+    scores: np.ndarray  # int8 [N, cols], NO_MOVE where a column is full
+    class_index: np.ndarray  # int64 [N], into CLASSES
+
+    @cached_property
+    def obs(self) -> np.ndarray:
+        """What connect_four shows the side to move, int8 [N, 2, rows, cols]."""
+        return pieces_of_words(self.own, self.taken, ROWS, COLS)
+
+    @cached_property
+    def mask(self) -> np.ndarray:
+        """Which columns have room, bool [N, cols]."""
+        return self.scores != NO_MOVE
+
+
+@cache
+def graded_positions() -> GradedPositions:
+    """All positions that come with the package."""
+    lines = [(index, line.split()) for index, each in enumerate(CLASSES) for line in each.path.read_text().splitlines()]
+    positions = [Position.from_moves(moves) for _, (moves, *_) in lines]
+    return GradedPositions(
+        moves=tuple(moves for _, (moves, *_) in lines),
+        own=np.array([position.own for position in positions], np.uint64),
+        taken=np.array([position.taken for position in positions], np.uint64),
+        scores=np.array([[NO_MOVE if x == "." else int(x) for x in scores] for _, (_, *scores) in lines], np.int8),
+        class_index=np.array([index for index, _ in lines]),
+    )
+
+
+# --- the grades
 
 ALL = "All"
 
@@ -156,7 +238,7 @@ def grade_player(player: Player, seed: int = 0) -> Grades:
 
 def check_world(world: Any) -> None:
     """Refuse worlds in which perfect play is not known to the grades."""
-    if not isinstance(world, ConnectFour) or (world.rows, world.cols, world.connect) != (ROWS, COLS, 4):
+    if not is_usual_board(world):
         raise ConfigError(
             f"a grade compares moves with perfect play, which is known of connect_four with {ROWS} rows, {COLS} "
             f"columns and four in a line alone, not of {world!r}; other worlds are measured by scramjet eval RUN, "

@@ -14,9 +14,8 @@ import numpy as np
 from torch import nn
 
 from scramjet.adapters.registry import is_foreign
-from scramjet.arena.matches import GamesReport, play_games
-from scramjet.arena.players import Temperature, load_player, network_player
-from scramjet.arena.results import GameResults, Score
+from scramjet.arena.matches import GameResults, GamesReport, Score, play_games
+from scramjet.arena.network_players import Temperature, load_player, network_player
 from scramjet.engine.layout import num_players
 from scramjet.envs.api import Env
 from scramjet.envs.registry import stop_if_being_read

@@ -9,8 +9,8 @@ import time
 from dataclasses import replace
 
 from scramjet.arena.head_to_head import prepare_match
+from scramjet.arena.network_players import Temperature
 from scramjet.arena.play.watching import watch_match
-from scramjet.arena.players import Temperature
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.eval import Arguments
 from scramjet.commands.arguments.search import path_and_search

@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 from scramjet.arena.grading import Grades, check_world, grade_player, grade_policy
-from scramjet.arena.player_names import PERFECT
-from scramjet.arena.players import SearchPlayer, load_player
+from scramjet.arena.network_players import SearchPlayer, load_player
 from scramjet.commands.arguments.grade import Arguments
 from scramjet.commands.arguments.search import path_and_search
 from scramjet.errors import ConfigError, printable
-from scramjet.players.registry import scripted_player
+from scramjet.players.scripted import PERFECT, scripted_player
 from scramjet.runtime.files import check_output, write_output
 from scramjet.search.specs import parse_search
 from scramjet.training.config.run_config import RunConfig

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from scramjet.arena.game import PERSON, Game
+from scramjet.arena.game import PERSON, Game, Table
 from scramjet.arena.head_to_head import for_several, from_the_start
+from scramjet.arena.network_players import Temperature, load_player, network_player
 from scramjet.arena.play.dialogue import Dialogue
-from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
-from scramjet.arena.players import Temperature, load_player, network_player
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.play import Arguments
 from scramjet.commands.arguments.search import path_and_search

@@ -9,11 +9,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scramjet.arena.players import Temperature
-from scramjet.arena.tournaments.entrants import RANDOM, Entrant, gather_entrants
-from scramjet.arena.tournaments.preparation import TournamentSettings, prepare_tournament, tournament_world
-from scramjet.arena.tournaments.rating_plot import check_plot_path, rating_plot
-from scramjet.arena.tournaments.rating_table import RatingTable, rating_table, table_text
+from scramjet.arena.network_players import Temperature
+from scramjet.arena.tournaments.preparation import (
+    RANDOM,
+    Entrant,
+    TournamentSettings,
+    gather_entrants,
+    prepare_tournament,
+    tournament_world,
+)
+from scramjet.arena.tournaments.ratings import RatingTable, check_plot_path, rating_plot, rating_table, table_text
 from scramjet.arena.tournaments.tournament import Style, Tournament
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.tournament import Arguments

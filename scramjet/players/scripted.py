@@ -1,4 +1,4 @@
-"""Players that follow a rule: random moves, the best next move, the best move by looking some moves ahead.
+"""Players that follow a rule, and players by name: `random`, `greedy`, `minimax:3`, a user's own, a run with a search.
 
 Greedy and minimax players look ahead with `Pool.simulate`, many positions at a time. They see the whole state of a
 game, hidden cards included, but no random draw that is still to come: the copies they play on draw other numbers.
@@ -6,11 +6,16 @@ game, hidden cards included, but no random draw that is still to come: the copie
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scramjet.adapters.factories import functions_of, module_at
+from scramjet.adapters.world_code import NamedCode, find_in_current_folder
 from scramjet.engine.actions import random_actions
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool, is_whole
@@ -18,8 +23,11 @@ from scramjet.engine.transition import Transition
 from scramjet.engine.trees import hash_rows
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs.api import Discrete
-from scramjet.errors import ConfigError, shortened
-from scramjet.players.player import Player
+from scramjet.errors import ConfigError, PlayerError, WorldError, did_you_mean, shortened
+from scramjet.players.player import Player, UserPlayer, blamed_on
+from scramjet.search.specs import SearchSpec, parse_search, split_player
+
+# --- players that follow a rule
 
 MAX_DEPTH = 10
 MAX_POSITIONS = 1 << 16
@@ -179,3 +187,106 @@ def _best_actions(values: np.ndarray, generator: np.random.Generator) -> np.ndar
     """The action of the highest value in each row [M, A], one of them at random where several are."""
     is_best = values == values.max(1, keepdims=True)
     return np.asarray((is_best * (1.0 + generator.random(values.shape))).argmax(1))
+
+
+# --- players by name
+
+USUAL_NAME = "choose"
+"""The function that is meant where a file is given and nothing in it."""
+SCRIPTED = ("random", "greedy", "minimax:N")
+"""Names of the players that come with scramjet; N is how many moves ahead minimax looks."""
+
+_FAMILIES = {name.partition(":")[0] for name in SCRIPTED}
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def scripted_player(spec: str) -> Player | None:
+    """The player that a text names; None if the text is none of "random", "greedy", "minimax:3", "module:Name",
+    "FILE.py:Name" and "FILE.py".
+
+    The last three run the user's code: only texts that the user has given may come here, see `runs_code`.
+    """
+    if spec == "random":
+        return RandomPlayer()
+    if spec == "greedy":
+        return GreedyPlayer()
+    if spec == "minimax" or spec.startswith("minimax:"):
+        return _minimax(spec)
+    place = _place(spec)
+    return None if place is None else _user_player(spec, *place)
+
+
+def is_scripted(spec: str) -> bool:
+    """Whether `scripted_player` would make a player of this text, or refuse it as a wrong one; nothing is loaded."""
+    return spec.partition(":")[0] in _FAMILIES or runs_code(spec)
+
+
+def runs_code(spec: str) -> bool:
+    """Whether making this player would import a module or run a file; nothing is loaded to find out."""
+    return not spec.startswith("minimax:") and _place(spec) is not None
+
+
+def _minimax(spec: str) -> MinimaxPlayer:
+    depth = spec.partition(":")[2]
+    if not depth.isascii() or not depth.isdigit() or len(depth) > 3:
+        raise ConfigError(f"{shortened(spec)} must say how many moves to look ahead: minimax:3")
+    return MinimaxPlayer(int(depth))
+
+
+def _place(spec: str) -> tuple[str, str] | None:
+    """The module or file, and the name in it, that a text stands for; None where it stands for none."""
+    if spec.endswith(".py"):
+        return spec, USUAL_NAME
+    where, colon, name = spec.rpartition(":")
+    if not colon or not name.isidentifier():
+        return None
+    return (where, name) if where.endswith(".py") or _MODULE.fullmatch(where) else None
+
+
+def _user_player(spec: str, where: str, name: str) -> Player:
+    """The player in a module or file of the user's."""
+    if where.endswith(".py") and not os.path.isfile(where):
+        raise ConfigError(f"there is no file {shortened(where)} for the player {shortened(spec)}; give its path")
+    if not where.endswith(".py"):
+        find_in_current_folder(NamedCode(where, is_file=False))
+    try:
+        module = module_at(where, spec)
+    except WorldError as error:
+        raise PlayerError(f"player {spec}: {error}") from error
+    found = getattr(module, name, None)
+    if found is None:
+        known = functions_of(module)
+        listed = f"It has {', '.join(known[:20])}" if known else "It has no functions or classes"
+        raise PlayerError(f"{shortened(where)} has no {name!r} to play.{did_you_mean(name, known)} {listed}")
+    if isinstance(found, type) and issubclass(found, Player):
+        with blamed_on(spec):
+            found = found()
+    if not isinstance(found, Player):
+        return UserPlayer(found, spec)
+    found.name = spec
+    return found
+
+
+PERFECT = "perfect"
+
+
+def split_search(text: str, runs_dir: str | Path = "runs") -> tuple[str, SearchSpec | None]:
+    """The run or checkpoint that a text names, and the search behind its last "@", if there is one.
+
+    Raises a ConfigError with examples where a search is meant and misspelled: behind a run that there is, or begun
+    like one.
+    """
+    if names_a_path(text, runs_dir):
+        return text, None
+    player, spec = split_player(text)
+    place, at, search = text.rpartition("@")
+    if player == text and at and (names_a_path(place, runs_dir) or search.lower().startswith(("alphazero", "spo"))):
+        parse_search(search)
+    if spec is not None and (player == PERFECT or is_scripted(player)):
+        raise ConfigError(f"{shortened(text)}: only networks search, and {player} is none; give RUN@{spec.text}")
+    return player, spec
+
+
+def names_a_path(text: str, runs_dir: str | Path) -> bool:
+    """Whether a text is a path, or a name in the folder of runs."""
+    return os.path.exists(text) or (os.sep not in text and os.path.exists(os.path.join(runs_dir, text)))

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from scramjet.arena.game import Game
-from scramjet.arena.play.results import Result
+from scramjet.arena.network_players import NetworkPlayer, Temperature
+from scramjet.arena.play.moves import Result
 from scramjet.arena.play.thoughts import Adviser
-from scramjet.arena.players import NetworkPlayer, Temperature
-from scramjet.arena.solver.position import Position
-from scramjet.arena.solver.solver import Solver
+from scramjet.arena.solver.solver import Position, Solver
 from scramjet.engine import FrameStackPool, NativePool, Pool
 from scramjet.envs.api import Env
 from scramjet.envs.classic_control.cartpole import CartPole
@@ -24,9 +23,8 @@ from scramjet.envs.games.kuhn import Kuhn
 from scramjet.envs.games.leduc import Leduc
 from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError, PlayError
-from scramjet.players.player import Player
+from scramjet.players.player import Player, UserPlayer
 from scramjet.players.scripted import RandomPlayer
-from scramjet.players.user_player import UserPlayer
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.training.components import policy_for
 from scramjet.training.config.run_config import RunConfig

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from scramjet.arena.grading import Grades, check_world, grade_choices, grade_moves, grade_player, grade_policy
-from scramjet.arena.solver.graded_positions import CLASSES, graded_positions
-from scramjet.arena.solver.position import Position
-from scramjet.arena.solver.solver import Solver
-from scramjet.arena.verdicts import verdict
+from scramjet.arena.grading import (
+    CLASSES,
+    Grades,
+    check_world,
+    grade_choices,
+    grade_moves,
+    grade_player,
+    grade_policy,
+    graded_positions,
+)
+from scramjet.arena.solver.solver import Position, Solver, verdict
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 import scramjet
-from scramjet.arena.matches import play_games
-from scramjet.arena.results import wilson_interval
+from scramjet.arena.matches import play_games, wilson_interval
 from scramjet.engine import FrameStackPool, Pool, Transition
 from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError, PlayerError
-from scramjet.players.player import Player
+from scramjet.players.player import Player, UserPlayer
 from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer
-from scramjet.players.user_player import UserPlayer
 from tests.helpers.player_pools import pool_of
 from tests.helpers.player_worlds import Duel, Mortals, Trio
 from tests.helpers.small_games import four, in_turn, taking

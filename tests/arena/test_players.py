@@ -12,17 +12,15 @@ import pytest
 import torch
 
 from scramjet.algorithms.config import PPOConfig
-from scramjet.arena.matches import play_games
-from scramjet.arena.player_names import split_search
-from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature, load_player
-from scramjet.arena.results import Score
+from scramjet.arena.matches import Score, play_games
+from scramjet.arena.network_players import NetworkPlayer, SearchPlayer, Temperature, load_player
 from scramjet.engine import NativePool, Transition
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.kuhn import Kuhn
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player
-from scramjet.players.scripted import RandomPlayer
+from scramjet.players.scripted import RandomPlayer, split_search
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.training.components import policy_for
 from scramjet.training.config.run_config import RunConfig

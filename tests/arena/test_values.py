@@ -9,10 +9,17 @@ import pytest
 import torch
 
 from scramjet.algorithms.intervals import NORMAL_95, wilson_interval
-from scramjet.arena.exact_values import best_play, worst_returns
-from scramjet.arena.exploitability import card_game, exploitability, policy_probabilities, responses
-from scramjet.arena.game_tree import GameTree, game_tree
-from scramjet.arena.results import GameResults, Score
+from scramjet.arena.exploitability import (
+    GameTree,
+    best_play,
+    card_game,
+    exploitability,
+    game_tree,
+    policy_probabilities,
+    responses,
+    worst_returns,
+)
+from scramjet.arena.matches import GameResults, Score
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network

@@ -17,7 +17,7 @@ from scramjet.arena.play import watching
 from scramjet.arena.play.screen import Screen
 from scramjet.arena.play.watching import Watcher
 from scramjet.arena.tournaments import tournament
-from scramjet.arena.tournaments.pairing import round_robin
+from scramjet.arena.tournaments.tournament import round_robin
 from scramjet.commands.tournament import duration
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.games.connect_four import ConnectFour

@@ -309,7 +309,7 @@ GAMES = (RESUME_GAMES, FORK_GAMES, TOURNAMENT, GRADE)
 FORMATS = (
     Format("config of a run", "runs/plain/config.toml", Toml(), (RESUME, LIST, PLOT, look), (look, LIST),
            ("training.config.reading", "runtime.toml_text", "training.config.files", "reports.run_files",
-            "commands.train", "training.parallel.restarts", "telemetry.tracking.tracker", "web.runs.facts")),
+            "commands.train", "training.parallel.restarts", "telemetry.tracking.tracker", "web.run_list")),
     Format("config file", "config.toml", Toml(), (TRAIN_CONFIG, _load_config), (_load_config,),
            ("commands.arguments.train", "commands.arguments.spaces", "training.config.yaml_text")),
     Format("checkpoint's metadata", "runs/*/checkpoints/step_*/metadata.json", Metadata(), (*RUN, *GAMES, _load_policy),
@@ -319,7 +319,7 @@ FORMATS = (
     Format("league", "runs/games/opponents/*/metadata.json", Metadata(), GAMES, ()),
     Format("metrics", "runs/plain/metrics.jsonl", JsonLines(), (RESUME, LIST, PLOT, look), (look, LIST, PLOT),
            ("runtime.logs", "reports.metrics_table", "telemetry.metrics_file",
-            "web.runs.facts")),
+            "web.run_list")),
     Format("lineage", "runs/forked/lineage.json", Json(), (RESUME_FORK, look, sync, _lineage), (look, sync, _lineage),
            ("reports.run_files", "telemetry.tracking.tracker")),
     Format("schedule of an asynchronous run", "schedule.jsonl", JsonLines(), (_read_schedule,), (_read_schedule,),
@@ -351,8 +351,8 @@ OTHER_READERS = {
     "arena.solver.opening_book": "comes with scramjet",
     "commands.example": "comes with scramjet",
     "reports.plots": "a plot that it has just drawn",
-    "web.export_page.assets": "comes with scramjet",
-    "web.page_files": "comes with plotly",
+    "web.export_page.page": "comes with scramjet",
+    "web.server": "comes with plotly",
     "training.evaluation.within_run": "messages of ranks of one run",
     "training.parallel.agreement": "messages of ranks of one run",
     "training.parallel.parcels": "messages of ranks of one run",
@@ -369,8 +369,7 @@ OTHER_READERS = {
     "tuning.ray.program": "requests of the study that started it",
     "tuning.ray.remote": "a signal that the study left in its folder: a number",
     "tuning.report.preset": "the kernel's",
-    "web.playing.routes": "messages of a browser",
-    "web.watching.session": "messages of a browser",
+    "web.context": "messages of a browser",
 }
 """Modules that read what is no file of a stranger, and what they read."""
 

@@ -8,7 +8,7 @@ import numpy as np
 from scramjet.engine import NativePool
 from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.envs.games.connect_four import ConnectFour
-from scramjet.players.user_player import UserPlayer
+from scramjet.players.player import UserPlayer
 
 
 class Guess(Env):

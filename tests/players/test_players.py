@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 from scramjet.arena.matches import play_games
-from scramjet.arena.solver.position import Position
+from scramjet.arena.solver.solver import Position
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.actions import is_masked, random_actions
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError, PlayerError
 from scramjet.players import scripted
-from scramjet.players.player import Player
-from scramjet.players.registry import runs_code, scripted_player
-from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer, _distinct
-from scramjet.players.user_player import UserPlayer, View
+from scramjet.players.player import Player, UserPlayer, View
+from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer, _distinct, runs_code, scripted_player
 from tests.helpers.player_pools import pool_of
 from tests.helpers.player_worlds import Duel, Mortals, Trio
 from tests.helpers.small_games import Guess, four, in_turn

@@ -13,8 +13,7 @@ import pytest
 import torch
 from websockets.sync.client import connect
 
-from scramjet.arena.solver.position import Position
-from scramjet.arena.solver.solver import Solver
+from scramjet.arena.solver.solver import Position, Solver
 from scramjet.envs.api import Env
 from scramjet.envs.games.kuhn import Kuhn
 from scramjet.envs.games.tic_tac_toe import TicTacToe

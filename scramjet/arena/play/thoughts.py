@@ -1,4 +1,5 @@
-"""What a policy thinks of a position: how likely it would make each legal move, and what result it expects."""
+"""What is known of a position: how likely a policy would make each legal move, what result it expects, and what perfect
+play says where a solver knows the world and answers at once."""
 
 from __future__ import annotations
 
@@ -10,16 +11,22 @@ import torch
 from torch import Tensor
 
 from scramjet.arena.play.moves import Move, Moves
+from scramjet.arena.solver.perfect_player import best_moves_in, opening_book
+from scramjet.arena.solver.solver import Position, Solver, in_words, is_usual_board
 from scramjet.engine.actions import random_actions
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
+from scramjet.envs.games.connect_four import ConnectFour
+from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.persistence.metadata import reward_divisor_of
 from scramjet.training.rollout.recurrent_states import RecurrentStates
+
+# --- by a network
 
 TRIAL_GAMES = 64
 TRIAL_STEPS = 300
@@ -138,3 +145,46 @@ def ends_in_win_or_loss(env: Env) -> bool:
         out = pool.step(random_actions(pool, out, random))
         returns |= set(pool.episodes().returns.tolist())
     return bool(returns) and returns <= {-1.0, 0.0, 1.0} and min(returns) < 0
+
+
+# --- by perfect play
+
+MOST_CELLS_LEFT = 30
+"""Free cells of a Connect Four board up to which the scores of all moves take about a second at most."""
+
+
+def book_moves(env: Env, s: Any) -> list[int]:
+    """The best moves of an early position of Connect Four on 6 x 7, as the opening book has them; else none."""
+    if not is_usual_board(env):
+        return []
+    return best_moves_in(opening_book(), Position.from_pieces(s.pieces[::-1] if s.turn else s.pieces)) or []
+
+
+class PerfectHints:
+    """Judges the moves of Connect Four by a solver; has nothing to say about other worlds, and early in a game."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._solver: Solver | None = None
+
+    @property
+    def knows_world(self) -> bool:
+        """Whether it ever has something to say in this world."""
+        return isinstance(self._env, ConnectFour) and self._env.connect == 4
+
+    def verdicts(self, s: Any) -> dict[int, str]:
+        """Each legal move of the side to move in the record `s`, by number, in words such as "a win in 3 plies".
+
+        Empty where the world is not known, or where the answer would take long.
+        """
+        env = self._env
+        if not isinstance(env, ConnectFour) or env.connect != 4 or env.rows * env.cols - s.moves > MOST_CELLS_LEFT:
+            return {}
+        try:
+            position = Position.from_pieces(s.pieces[::-1] if s.turn else s.pieces)
+        except ConfigError:  # a board that the solver does not know
+            return {}
+        if self._solver is None:
+            self._solver = Solver(env.rows, env.cols)
+        scores = self._solver.scores_of_moves(position)
+        return {column: in_words(score, position) for column, score in enumerate(scores) if score is not None}

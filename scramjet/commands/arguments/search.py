@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scramjet.arena.player_names import split_search
 from scramjet.errors import ConfigError
+from scramjet.players.scripted import split_search
 from scramjet.search.specs import parse_search
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from scramjet.algorithms.intervals import wilson_interval
 from scramjet.arena.head_to_head import Match, MatchResult, play_prepared
-from scramjet.arena.players import NetworkPlayer, SearchPlayer
-from scramjet.arena.results import Score
+from scramjet.arena.matches import Score
+from scramjet.arena.network_players import NetworkPlayer, SearchPlayer
 from scramjet.errors import printable
 from scramjet.telemetry.readable import short_path
 from scramjet.training.worlds.world_files import shown_name

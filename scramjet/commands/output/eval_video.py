@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scramjet.arena.head_to_head import Match
-from scramjet.arena.play.recording import record_match
+from scramjet.arena.play.watching import record_match
 from scramjet.errors import printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.pictures.recording import Recording, checked_cells

@@ -121,8 +121,6 @@ class VideoFile:
         self._shape = (height + height % 2, width + width % 2)  # colours are kept for every second pixel
         suffix = self.path.suffix.lower()
         if suffix == ".gif":
-            from scramjet.runtime.video.video_file import GifEncoder
-
             self._encoder = GifEncoder(self._aside, self.frames_per_second)
         else:
             self._encoder = _AvEncoder(self._aside, suffix, self._shape, self.frames_per_second, self._threads)

@@ -16,8 +16,7 @@ from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.envs.api import Discrete
 from scramjet.errors import ConfigError, ScramjetError, shortened
 from scramjet.players.player import Player
-from scramjet.players.registry import SCRIPTED, scripted_player
-from scramjet.players.scripted import RandomPlayer
+from scramjet.players.scripted import SCRIPTED, RandomPlayer, scripted_player
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine import require_memory
 from scramjet.training.config.run_config import RunConfig

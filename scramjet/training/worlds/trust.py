@@ -31,7 +31,7 @@ from scramjet.adapters.world_code import (
 )
 from scramjet.envs.beside import limit_imports
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
-from scramjet.players.registry import runs_code
+from scramjet.players.scripted import runs_code
 from scramjet.runtime.private_files import UserRecords, is_users_alone
 from scramjet.runtime.trust import Approval
 

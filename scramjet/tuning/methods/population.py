@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.arena.head_to_head import for_several, from_the_start
-from scramjet.arena.players import Temperature
-from scramjet.arena.tournaments.entrants import RANDOM, entrants_of_run, gather_entrants
-from scramjet.arena.tournaments.preparation import TournamentSettings, prepare_tournament
-from scramjet.arena.tournaments.rating_table import rating_table
+from scramjet.arena.network_players import Temperature
+from scramjet.arena.tournaments.preparation import (
+    RANDOM,
+    TournamentSettings,
+    entrants_of_run,
+    gather_entrants,
+    prepare_tournament,
+)
+from scramjet.arena.tournaments.ratings import rating_table
 from scramjet.errors import ConfigError, RunError
 from scramjet.reports.metrics_table import MetricsTable
 from scramjet.runtime.checkpoints import checkpoints_of

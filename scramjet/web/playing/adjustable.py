@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature
+from scramjet.arena.network_players import NetworkPlayer, SearchPlayer, Temperature
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.policies.policy import Policy

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from scramjet.arena.game import PERSON
-from scramjet.arena.player_names import PERFECT
 from scramjet.errors import ConfigError, shortened
+from scramjet.players.scripted import PERFECT
 from scramjet.settings import coerce
 from scramjet.training.config.run_config import MAX_SEED
 from scramjet.web.agents import LATEST

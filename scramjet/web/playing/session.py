@@ -9,9 +9,8 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scramjet.arena.game import Game
-from scramjet.arena.play.perfect_hints import book_moves
-from scramjet.arena.play.table import Table
+from scramjet.arena.game import Game, Table
+from scramjet.arena.play.thoughts import book_moves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.errors import ENV_FAILURES, ConfigError, PlayError, ScramjetError, shortened

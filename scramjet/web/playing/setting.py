@@ -7,10 +7,9 @@ from typing import Any
 
 from scramjet.arena.game import PERSON, Game
 from scramjet.arena.head_to_head import for_several, from_the_start
+from scramjet.arena.network_players import Temperature, load_player
 from scramjet.arena.play.screen import title_of
 from scramjet.arena.play.thoughts import Adviser
-from scramjet.arena.player_names import PERFECT
-from scramjet.arena.players import Temperature, load_player
 from scramjet.engine.actions import says_where_actions_lie
 from scramjet.engine.layout import PlayedBy, has_seat_rule, num_players
 from scramjet.engine.pool import Pool
@@ -20,6 +19,7 @@ from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.registry import is_registered
 from scramjet.errors import ConfigError, shortened
 from scramjet.players.player import Player
+from scramjet.players.scripted import PERFECT
 from scramjet.search.rows import SearchSettings
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig

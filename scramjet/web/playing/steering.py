@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.arena.game import PERSON
-from scramjet.arena.play.playable import playable_env
+from scramjet.arena.game import PERSON, playable_env
 from scramjet.arena.play.thoughts import Adviser
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool

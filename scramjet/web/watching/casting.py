@@ -7,13 +7,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from scramjet.arena.head_to_head import OPENING, for_several, from_the_start
-from scramjet.arena.player_names import PERFECT
-from scramjet.arena.players import Temperature, load_player, network_player
+from scramjet.arena.network_players import Temperature, load_player, network_player
 from scramjet.engine.layout import PlayedBy, num_players, played_by
 from scramjet.envs.api import Env
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError, ScramjetError, shortened
-from scramjet.players.registry import runs_code
+from scramjet.players.scripted import PERFECT, runs_code
 from scramjet.search.requirements import check_searchable
 from scramjet.search.specs import SearchSpec, parse_search, split_player
 from scramjet.settings import coerce

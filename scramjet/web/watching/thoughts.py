@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.arena.players import NetworkPlayer
+from scramjet.arena.network_players import NetworkPlayer
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition

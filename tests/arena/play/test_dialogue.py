@@ -15,12 +15,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from scramjet.arena.game import Game
+from scramjet.arena.game import Game, Table
 from scramjet.arena.play import screen as screen_module
-from scramjet.arena.play.board_text import MARKED, drawn
 from scramjet.arena.play.dialogue import COMMANDS, Dialogue
 from scramjet.arena.play.moves import Moves
-from scramjet.arena.play.table import Table
+from scramjet.arena.play.screen import MARKED, drawn
 from scramjet.arena.play.thoughts import Adviser, ends_in_win_or_loss, reward_scale
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Env, MultiDiscrete

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scramjet.arena.solver.graded_positions import CELLS, CLASSES, class_of, graded_positions
-from scramjet.arena.solver.opening_book import add, best_moves_in, canonical
-from scramjet.arena.solver.player import PerfectPlayer
-from scramjet.arena.solver.position import Position, pieces_of_words, plies_left, words_of_pieces
+from scramjet.arena.grading import CELLS, CLASSES, class_of, graded_positions
+from scramjet.arena.solver.perfect_player import PerfectPlayer, add, best_moves_in, canonical
 from scramjet.arena.solver.search import NO_MOVE
-from scramjet.arena.solver.solver import Solver
+from scramjet.arena.solver.solver import Position, Solver, pieces_of_words, plies_left, words_of_pieces
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError

@@ -8,8 +8,8 @@ import json
 import pytest
 import torch
 
-from scramjet.arena.tournaments.entrants import entrants_of_run, gather_entrants, spread
 from scramjet.arena.tournaments.log import BatchResult, Outcome, TournamentLog, header_hash
+from scramjet.arena.tournaments.preparation import entrants_of_run, gather_entrants, spread
 from scramjet.errors import CheckpointError, ConfigError, RunError
 from scramjet.runtime.checkpoints import CheckpointStore
 

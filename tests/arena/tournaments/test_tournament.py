@@ -8,12 +8,21 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from scramjet.arena.results import GameResults
+from scramjet.arena.matches import GameResults
 from scramjet.arena.tournaments import tournament as module
 from scramjet.arena.tournaments.log import Outcome, TournamentLog
-from scramjet.arena.tournaments.pairing import Standings, num_round_robin_matchups, round_robin, seatings, swiss_round
-from scramjet.arena.tournaments.rating_table import games_of
-from scramjet.arena.tournaments.tournament import Plan, SwissState, Tournament, make_plan
+from scramjet.arena.tournaments.ratings import games_of
+from scramjet.arena.tournaments.tournament import (
+    Plan,
+    Standings,
+    SwissState,
+    Tournament,
+    make_plan,
+    num_round_robin_matchups,
+    round_robin,
+    seatings,
+    swiss_round,
+)
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError
 from scramjet.players.scripted import RandomPlayer

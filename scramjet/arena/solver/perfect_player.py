@@ -1,20 +1,72 @@
-"""A player that makes only best moves in Connect Four."""
+"""A player that makes only best moves in Connect Four on 6 x 7, and its opening book.
+
+The book has the best moves of early positions, which take the solver seconds to minutes each. The file comes with the
+package and has a line for each position: the columns played, counted from 1, or `-` before the first move, and the
+columns of the best moves. `benchmarks/connect_four_book.py` made it.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 
-from scramjet.arena.solver.opening_book import Key, best_moves_in, canonical, opening_book
-from scramjet.arena.solver.position import Position, words_of_pieces
-from scramjet.arena.solver.solver import Solver
+from scramjet.arena.solver.solver import COLS, ROWS, Position, Solver, is_usual_board, words_of_pieces
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
-from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player
 from scramjet.runtime.machine import available_cores
 
-ROWS, COLS = 6, 7
+# --- the opening book
+
+FILE = Path(__file__).parent / "positions" / "opening_book.txt"
+START = "-"
+
+Key = tuple[int, int]
+Book = dict[Key, tuple[int, ...]]
+
+
+def canonical(position: Position) -> tuple[Key, bool]:
+    """The same key for a position and its mirror image, and whether it is that of the image."""
+    mirrored = position.mirrored()
+    own, image = (position.own, position.taken), (mirrored.own, mirrored.taken)
+    return min(own, image), image < own
+
+
+def read_book(file: Path) -> Book:
+    """The best moves, columns counted from 0, by canonical key, for the position or image whose key that is."""
+    book: Book = {}
+    for line in file.read_text().splitlines():
+        moves, columns = line.split()
+        add(book, Position.from_moves("" if moves == START else moves), [int(column) - 1 for column in columns])
+    return book
+
+
+def add(book: Book, position: Position, columns: list[int]) -> None:
+    """Put the best moves of a position into a book."""
+    key, is_image = canonical(position)
+    book[key] = tuple(sorted(position.cols - 1 - column for column in columns) if is_image else columns)
+
+
+def best_moves_in(book: Book, position: Position) -> list[int] | None:
+    """The best moves of a position, columns counted from 0; None if the book does not have it."""
+    key, is_image = canonical(position)
+    columns = book.get(key)
+    if columns is None:
+        return None
+    return sorted(position.cols - 1 - column for column in columns) if is_image else list(columns)
+
+
+@cache
+def opening_book() -> Book:
+    """The book that comes with the package."""
+    return read_book(FILE)
+
+
+# --- the player
+
 MAX_REMEMBERED = 1 << 20
 
 
@@ -32,7 +84,7 @@ class PerfectPlayer(Player):
 
     def begin(self, pool: Pool) -> None:
         world = getattr(pool, "env", None)
-        if not isinstance(world, ConnectFour) or (world.rows, world.cols, world.connect) != (ROWS, COLS, 4):
+        if not is_usual_board(world):
             raise ConfigError(
                 f"the perfect player knows connect_four with {ROWS} rows, {COLS} columns and four in a line, not "
                 f"{pool.name} as it is here; play against random, greedy or minimax:3"

@@ -10,10 +10,20 @@ from pathlib import Path
 import pytest
 
 from scramjet.algorithms.ratings import Rankings, rate
-from scramjet.arena.tournaments.entrants import Entrant
 from scramjet.arena.tournaments.log import BatchResult, Outcome
-from scramjet.arena.tournaments.rating_plot import HEIGHT, WIDTH, check_plot_path, rating_plot, short_number, ticks
-from scramjet.arena.tournaments.rating_table import games_of, rating_table, scores_of, table_text
+from scramjet.arena.tournaments.preparation import Entrant
+from scramjet.arena.tournaments.ratings import (
+    HEIGHT,
+    WIDTH,
+    check_plot_path,
+    games_of,
+    rating_plot,
+    rating_table,
+    scores_of,
+    short_number,
+    table_text,
+    ticks,
+)
 from scramjet.errors import ConfigError
 
 PLAYERS = [Entrant("agent@100", "/runs/agent/checkpoints/step_00000100", "1", "/runs/agent", 100)]

@@ -12,18 +12,16 @@ import torch
 from torch import Tensor
 
 from scramjet.adapters.spaces import action_shape_and_dtype
-from scramjet.arena.player_names import PERFECT, names_a_path, split_search
+from scramjet.arena.solver.solver import is_usual_board
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.wrappers import stacked_space
 from scramjet.envs.api import Box
-from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError, RunError, shortened
-from scramjet.players.player import Player
-from scramjet.players.registry import SCRIPTED, scripted_player
-from scramjet.players.user_player import UserPlayer
+from scramjet.players.player import Player, UserPlayer
+from scramjet.players.scripted import PERFECT, SCRIPTED, names_a_path, scripted_player, split_search
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.search.rows import RowSearch, SearchSettings
@@ -228,12 +226,12 @@ def load_player(
 def _perfect_player(config: RunConfig) -> Player:
     """The player that knows the value of every position of Connect Four."""
     world = config.make_env()
-    if not isinstance(world, ConnectFour) or (world.rows, world.cols, world.connect) != (6, 7, 4):
+    if not is_usual_board(world):
         raise ConfigError(
             f"{PERFECT} play is known for connect_four with 6 rows, 7 columns and four in a line, not for {world!r}; "
             f"play against {', '.join(SCRIPTED)}"
         )
-    from scramjet.arena.solver.player import PerfectPlayer  # compiles the solver: only for who asks for it
+    from scramjet.arena.solver.perfect_player import PerfectPlayer  # compiles the solver: only for who asks for it
 
     return PerfectPlayer()
 
