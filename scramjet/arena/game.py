@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 
 from scramjet.arena.play.moves import Move, Moves, Place, PlayedMove, Result, find_places
-from scramjet.arena.play.places import Place
-from scramjet.arena.play.results import Result
 from scramjet.arena.play.thoughts import Adviser, PerfectHints, Thoughts, ends_in_win_or_loss
 from scramjet.engine.actions import action_at
 from scramjet.engine.layout import PlayedBy

@@ -36,7 +36,7 @@ def routes(context: PageContext) -> list[BaseRoute]:
         names = list(dict.fromkeys(name for name in request.query_params.get("runs", "").split(",") if name))
         if not 1 <= len(names) <= MOST_RUNS:
             raise HTTPException(400, f"runs={len(names)} names: give from 1 to {MOST_RUNS}, separated by commas")
-        runs, notes = configured([RunFiles(context.run_path(name)) for name in names])
+        runs, notes = configured([RunFiles(context.run_folder(name)) for name in names])
         if not runs:
             raise HTTPException(400, "; ".join(notes))
         with kept.lock:  # a table is read by one thread at a time

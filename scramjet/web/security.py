@@ -108,17 +108,17 @@ class Guard:
         """The answer to a request that is not allowed, None for one that is."""
         headers = Headers(scope=scope)
         if not _is_plain_path(scope):
-            return _refuse(scope, 400, "no such path")
+            return error_answer(scope, 400, "no such path")
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._access.is_own_name(hosts[0]):
-            return _refuse(scope, 421, "this server does not go by that name; open the URL that it printed")
+            return error_answer(scope, 421, "this server does not go by that name; open the URL that it printed")
         if not _is_same_origin(scope, headers):
-            return _refuse(scope, 403, "requests from other sites are refused")
+            return error_answer(scope, 403, "requests from other sites are refused")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY:
-            return _refuse(scope, 413, TOO_LARGE)
+            return error_answer(scope, 413, TOO_LARGE)
         if not (self._access.is_token(_cookie_in(scope, headers)) or self._access.is_token(_token_in(scope))):
-            return _refuse(scope, 401, WRONG_TOKEN)
+            return error_answer(scope, 401, WRONG_TOKEN)
         return None
 
     def _cookie(self, scope: Scope) -> dict[str, str]:
@@ -129,7 +129,8 @@ class Guard:
         return {"set-cookie": f"{_cookie_name(scope)}={self._access.token}; {attributes}"}
 
 
-def _refuse(scope: Scope, status: int, text: str) -> Response:
+def error_answer(scope: Scope, status: int, text: str) -> Response:
+    """The answer that says what went wrong: JSON below /api, else plain text."""
     if scope["path"].startswith("/api/"):
         return JSONResponse({"error": text}, status)
     return PlainTextResponse(f"{text}\n", status)

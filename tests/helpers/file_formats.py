@@ -36,10 +36,8 @@ from scramjet.tuning.report.write import write_report
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.storage import Assignment, Outcome
 from scramjet.tuning.study import Study
-from scramjet.web.runs.curves import RunCurves
-from scramjet.web.runs.details import run_details
-from scramjet.web.runs.forks import fork_tree
-from scramjet.web.runs.index import RunIndex
+from scramjet.web.run_list import RunIndex
+from scramjet.web.run_view import RunCurves, fork_tree, run_details
 from tests.helpers.hostile_files import CANARY, ENVS
 from tests.helpers.small_runs import train_small
 from tests.helpers.studies import run_here, small_study

@@ -16,10 +16,8 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
-from scramjet.web.export_page.assets import RUNTIME, scripts
-from scramjet.web.export_page.page import NETWORK
+from scramjet.web.export_page.page import NETWORK, RUNTIME, scripts, world_data
 from scramjet.web.export_page.program import Program, world_program
-from scramjet.web.export_page.world_data import world_data
 
 PLAY = """
 function pixelText(picture) {

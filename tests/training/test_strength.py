@@ -30,7 +30,7 @@ from scramjet.training.evaluation import strength
 from scramjet.training.evaluation.strength import Strength
 from scramjet.training.self_play.members import MemberFiles
 from scramjet.tuning.objective import Objective
-from scramjet.web.runs.facts import read_spark
+from scramjet.web.run_list import read_spark
 from tests.helpers.run_files import lines_of
 from tests.helpers.screens import SUMMARY
 

@@ -18,8 +18,8 @@ from scramjet.envs import Discrete, Env
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.errors import CheckpointError, RunError, ScramjetError, WorldError
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
-from scramjet.web import agents as agents_module
-from scramjet.web.agents import Agents, checkpoint_names
+from scramjet.web import context as agents_module
+from scramjet.web.context import Agents, checkpoint_names
 from scramjet.web.pictures import MOST_CHARACTERS, checked_picture, drawn, plain_text, png
 from tests.helpers.world_files import WALK
 

@@ -18,9 +18,8 @@ from scramjet.envs.api import Env
 from scramjet.envs.games.kuhn import Kuhn
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.training.playing import load_policy
-from scramjet.web.agents import Agents
-from scramjet.web.context import THINKING
-from scramjet.web.playing import routes
+from scramjet.web import sockets
+from scramjet.web.context import THINKING, Agents
 from scramjet.web.playing.session import NOT_SHOWN, Session
 from tests.helpers.pages import PageServer
 from tests.helpers.small_runs import train_small
@@ -250,7 +249,7 @@ def playing() -> bool:
 def test_a_socket_plays_refuses_a_second_one_and_leaves_no_thread_when_it_closes(
     runs: Path, serve_page: Callable[..., PageServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "MOST_SESSIONS", 1)
+    monkeypatch.setattr(sockets, "MOST_PLAYING", 1)
     server = serve_page(runs)
     address = f"ws://{server.address}/api/play"
     with connect(address, open_timeout=60) as socket:

@@ -17,10 +17,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from scramjet.web import serving
-from scramjet.web.runs.curves import RunCurves
-from scramjet.web.runs.details import run_details
-from scramjet.web.runs.facts import glance_at_config, read_spark
-from scramjet.web.runs.index import RunIndex
+from scramjet.web.run_list import RunIndex, glance_at_config, read_spark
+from scramjet.web.run_view import RunCurves, run_details
 from scramjet.web.security import Access
 from tests.helpers.command_calls import refusal
 from tests.helpers.pages import PageServer, contrast, make_run, make_running, record

@@ -19,9 +19,9 @@ from scramjet.errors import ConfigError
 from scramjet.training.config.run_config import EvaluationConfig
 from scramjet.training.pictures.stages import play
 from scramjet.training.playing import load_trained
-from scramjet.web.agents import Agents
-from scramjet.web.context import THINKING
-from scramjet.web.watching import routes, session
+from scramjet.web import sockets
+from scramjet.web.context import THINKING, Agents
+from scramjet.web.watching import session
 from scramjet.web.watching.casting import MOST_SEED, WatchRequest, make_cast
 from scramjet.web.watching.performance import Frame, Performance
 from tests.helpers.pages import PageServer
@@ -316,7 +316,7 @@ def playing() -> bool:
 def test_one_page_too_many_is_told_so_and_when_a_page_leaves_its_thread_ends(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "MOST_SESSIONS", 1)
+    monkeypatch.setattr(sockets, "MOST_WATCHING", 1)
     page = watch()
     page.ask("start", "frame", run="pole", speed=60)
     assert playing()

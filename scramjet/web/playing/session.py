@@ -13,14 +13,12 @@ from scramjet.arena.game import Game, Table
 from scramjet.arena.play.thoughts import book_moves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
-from scramjet.errors import ENV_FAILURES, ConfigError, PlayError, ScramjetError, shortened
+from scramjet.errors import ENV_FAILURES, PlayError, ScramjetError
 from scramjet.settings import coerce
 from scramjet.training.config.run_config import MAX_SEED
-from scramjet.web.agents import Agents
+from scramjet.web.context import Agents, deed_of
 from scramjet.web.pictures import checked_picture, plain_text, png
-from scramjet.web.playing.adjustable import AdjustablePlayer
-from scramjet.web.playing.request import PlayRequest, check_strength
-from scramjet.web.playing.setting import Setting, make_setting
+from scramjet.web.playing.setting import AdjustablePlayer, PlayRequest, Setting, check_strength, make_setting
 from scramjet.web.playing.steering import SteeredGame
 
 MOST_TOLD = 300
@@ -64,10 +62,7 @@ class Session:
             "start": self._start, "new": self._new, "move": self._move, "click": self._click, "act": self._act,
             "undo": self._undo, "hint": self._hint, "strength": self._strength,
         }  # fmt: skip
-        do = message.get("do") if isinstance(message, dict) else None
-        if not isinstance(do, str) or do not in deeds:
-            raise ConfigError(f'a message must be an object with "do", one of {", ".join(deeds)}, not {shortened(do)}')
-        yield from deeds[do](message)
+        yield from deed_of(message, deeds)(message)
 
     def _start(self, message: Message) -> Answers:
         """Load what the page asks for and begin the first game."""

@@ -1,33 +1,137 @@
-"""Sets a game up as a page asked for: the world, the network that advises, and who plays against the person."""
+"""Sets a game up as a page asks for: the request, checked; the world; the network that advises; and the opponent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
+
+import numpy as np
 
 from scramjet.arena.game import PERSON, Game
 from scramjet.arena.head_to_head import for_several, from_the_start
-from scramjet.arena.network_players import Temperature, load_player
+from scramjet.arena.network_players import NetworkPlayer, SearchPlayer, Temperature, load_player
 from scramjet.arena.play.screen import title_of
 from scramjet.arena.play.thoughts import Adviser
 from scramjet.engine.actions import says_where_actions_lie
 from scramjet.engine.layout import PlayedBy, has_seat_rule, num_players
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_space
+from scramjet.engine.transition import Transition
 from scramjet.envs.api import Box, Discrete, Env
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.registry import is_registered
 from scramjet.errors import ConfigError, shortened
 from scramjet.players.player import Player
 from scramjet.players.scripted import PERFECT
+from scramjet.policies.policy import Policy
 from scramjet.search.rows import SearchSettings
+from scramjet.settings import coerce
 from scramjet.training.components import make_pool
-from scramjet.training.config.run_config import RunConfig
+from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.playing import search_settings
-from scramjet.web.agents import Agent, Agents, checkpoint_names
-from scramjet.web.playing.adjustable import AdjustablePlayer
-from scramjet.web.playing.request import MOST_AHEAD, RUN, STRENGTHS, PlayRequest
+from scramjet.web.context import LATEST, Agent, Agents, checkpoint_names
 from scramjet.web.playing.steering import SteeredGame
+
+# --- the request
+
+RUN = "run"
+"""The opponent that is the run's own checkpoint."""
+STRENGTHS = (0, 8, 16, 32, 64, 128, 256)
+"""Simulations of a search that a page can choose; 0: the network alone."""
+MOST_AHEAD = 6
+"""Moves that minimax looks ahead at most: more take minutes."""
+
+_MINIMAX = re.compile(r"minimax:([1-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class PlayRequest:
+    """Who plays what. A run's checkpoint gives the world and advises; without a run, `world` names a built-in one."""
+
+    run: str | None = None
+    checkpoint: str = LATEST
+    world: str | None = None
+    opponent: str | None = None
+    """`run`, `random`, `greedy`, `minimax:N`, `perfect` or `person`; None: the run, or greedy without one."""
+    seat: str = "first"
+    """The person's: `first`, `second` or `random`."""
+    temperature: float = 0.0
+    simulations: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.run is None) == (self.world is None):
+            raise ConfigError("name a run or a world to play")
+        check_strength(self.simulations)
+        if self.seed is not None and not 0 <= self.seed <= MAX_SEED:
+            raise ConfigError(f"seed={self.seed} must be from 0 to 2**62 - 1")
+        known = (RUN, "random", "greedy", PERFECT, PERSON)
+        if self.opponent is not None and self.opponent not in known and not _is_minimax(self.opponent):
+            raise ConfigError(
+                f"opponent={shortened(self.opponent)} cannot be chosen in the page: give {', '.join(known)}, or "
+                f"minimax:1 to minimax:{MOST_AHEAD}"
+            )
+
+    @classmethod
+    def read(cls, message: Mapping[str, Any]) -> PlayRequest:
+        """The request in a message of a page; a ConfigError says what is wrong with it."""
+        kinds = {
+            "run": str | None, "checkpoint": str, "world": str | None, "opponent": str | None, "seat": str,
+            "temperature": float, "simulations": int, "seed": int | None,
+        }  # fmt: skip
+        given = {name: message[name] for name in kinds if message.get(name) is not None}
+        assert set(kinds) == {field.name for field in fields(cls)}
+        return cls(**{name: coerce(name, value, kinds[name]) for name, value in given.items()})
+
+
+def check_strength(simulations: int) -> None:
+    """Refuse a number of simulations that no page offers."""
+    if simulations not in STRENGTHS:
+        raise ConfigError(f"simulations={simulations} must be one of {', '.join(map(str, STRENGTHS))}")
+
+
+def _is_minimax(opponent: str) -> bool:
+    found = _MINIMAX.fullmatch(opponent)
+    return found is not None and int(found[1]) <= MOST_AHEAD
+
+
+# --- the opponent
+
+
+class AdjustablePlayer(NetworkPlayer):
+    """Plays a policy by a search of `simulations`, which may change between moves; 0: by the policy alone.
+
+    `settings` makes the search of a number of simulations. What it remembers is what the policy remembers, and a
+    policy with memory cannot search.
+    """
+
+    def __init__(
+        self, policy: Policy, name: str, temperature: Temperature, settings: Callable[[int], SearchSettings]
+    ) -> None:
+        super().__init__(policy, name, temperature)
+        self.simulations = 0
+        self._settings = settings
+        self._searchers: dict[int, SearchPlayer] = {}
+
+    def begin(self, pool: Pool) -> None:
+        super().begin(pool)
+        self._pool = pool
+        for searcher in self._searchers.values():
+            searcher.begin(pool)
+
+    def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        if self.simulations == 0:
+            return super().choose(seen, rows, generator)
+        if self.simulations not in self._searchers:
+            search = self._settings(self.simulations)
+            self._searchers[self.simulations] = SearchPlayer(self.policy, self.name, search, self.temperature)
+            self._searchers[self.simulations].begin(self._pool)
+        return self._searchers[self.simulations].choose(seen, rows, generator)
+
+
+# --- the setting
 
 IDLE_NAMES = ("none", "nothing", "wait", "stay", "idle", "no-op", "noop")
 """Names of actions that are taken where a world goes on and nobody presses a key."""

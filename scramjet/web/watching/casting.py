@@ -19,10 +19,8 @@ from scramjet.settings import coerce
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.playing import search_settings
 from scramjet.training.worlds.world_files import is_same_world
-from scramjet.web.agents import LATEST, Agent, Agents
-from scramjet.web.watching.performance import Performance
-from scramjet.web.watching.scene import Scene
-from scramjet.web.watching.thoughts import Performer
+from scramjet.web.context import LATEST, Agent, Agents
+from scramjet.web.watching.performance import Performance, Performer, Scene
 
 MOST_SEED = 2**53 - 1
 """The largest whole number that a browser reads exactly."""

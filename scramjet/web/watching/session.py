@@ -18,8 +18,7 @@ from scramjet.compile.progress import heard_by
 from scramjet.errors import ConfigError, RunError, ScramjetError, shortened
 from scramjet.runtime.files import read_link
 from scramjet.settings import coerce
-from scramjet.web.agents import BEST, Agents, checkpoint_names
-from scramjet.web.context import THINKING
+from scramjet.web.context import BEST, BUG, THINKING, Agents, checkpoint_names, deed_of, read_message
 from scramjet.web.pictures import png
 from scramjet.web.watching.casting import MOST_SEED, Cast, WatchRequest, checked_seed, make_cast
 from scramjet.web.watching.performance import Frame
@@ -30,7 +29,6 @@ MOST_UNSEEN = 2
 """Frames that the page has not drawn yet; while there are as many, no other is played."""
 MOST_MESSAGES = 64
 """Messages that wait to be read; the page's next one waits on the way."""
-LONGEST_MESSAGE = 10_000
 PAUSE_AFTER_EPISODE = 1.5
 """Seconds for which the end of an episode stays."""
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -76,7 +74,7 @@ class Session:
                 message = await self._socket.receive()
                 if message["type"] == "websocket.disconnect":
                     break
-                await self._messages.put(_parsed(message.get("text")))
+                await self._messages.put(read_message(message.get("text")))
         await self._messages.put(_CLOSED)
 
     async def _next_message(self) -> Any:
@@ -104,7 +102,7 @@ class Session:
             raise
         except Exception:
             logging.getLogger(__name__).exception("a performance that was watched failed")
-            await self._tell_error("the server met an error of its own; its terminal shows it")
+            await self._tell_error(BUG)
 
     async def _tell_error(self, text: str) -> None:
         """Tell the page what went wrong, whether anything still plays, and which checkpoints there are."""
@@ -122,10 +120,7 @@ class Session:
             "speed": self._set_speed,
             "seen": self._see,
         }
-        do = message.get("do")
-        if not isinstance(do, str) or do not in deeds:
-            raise ConfigError(f'a message must be an object with "do", one of {", ".join(deeds)}, not {do!r:.50}')
-        await deeds[do](message)
+        await deed_of(message, deeds)(message)
 
     async def _start(self, message: dict[str, Any]) -> None:
         request = WatchRequest.read(message)
@@ -238,17 +233,6 @@ class Session:
         cast, self._cast = self._cast, None
         if cast is not None:
             cast.performance.close()
-
-
-def _parsed(text: Any) -> dict[str, Any]:
-    """The JSON in a message; an empty object, which asks for nothing, where there is none."""
-    if not isinstance(text, str) or len(text) > LONGEST_MESSAGE:
-        return {}
-    try:
-        message = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 def _clipped(speed: float) -> float:

@@ -20,13 +20,10 @@ from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.compressed_values import MAX_SYMLOG
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
-from scramjet.web.export_page.assets import asset
+from scramjet.web.export_page.exported import try_page
 from scramjet.web.export_page.network import describe_policy
-from scramjet.web.export_page.page import Facts, SharedPage, shared_page
+from scramjet.web.export_page.page import Facts, SharedPage, asset, recorded_game, shared_page, world_data
 from scramjet.web.export_page.program import world_program
-from scramjet.web.export_page.recorded_game import recorded_game
-from scramjet.web.export_page.trial import try_page
-from scramjet.web.export_page.world_data import world_data
 from tests.helpers import HELPERS
 from tests.helpers.command_calls import call, refusal
 from tests.helpers.javascript import javascript, world_source

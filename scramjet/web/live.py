@@ -25,7 +25,7 @@ from scramjet.runtime.logs import LOG_FILE, read_log
 from scramjet.runtime.machine import LoadMeter, read_driver_gpu
 from scramjet.telemetry.metrics import findings
 from scramjet.telemetry.metrics_file import Position, end_of_records, read_records
-from scramjet.web.runs.index import RunIndex, Stamp, stamp_of
+from scramjet.web.run_list import RunIndex, Stamp, stamp_of
 
 EVERY_SECONDS = 0.7
 SHARE_OF_TIME = 0.1
@@ -52,9 +52,9 @@ class Subscriber:
 class Live:
     """The thread that looks at the folder, and the browsers that are told."""
 
-    def __init__(self, index: RunIndex, run_path: Callable[[str], Path]) -> None:
-        """`run_path` gives the folder of a run, or raises an HTTPException."""
-        self._index, self._run_path = index, run_path
+    def __init__(self, index: RunIndex, run_folder: Callable[[str], Path]) -> None:
+        """`run_folder` gives the folder of a run, or raises an HTTPException."""
+        self._index, self._run_folder = index, run_folder
         self._subscribers: set[Subscriber] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -95,7 +95,7 @@ class Live:
         name = wish.get("name") if isinstance(wish, dict) and wish.get("watch") == "run" else None
         if isinstance(name, str):
             try:
-                path = self._run_path(name)
+                path = self._run_folder(name)
             except HTTPException as error:
                 self._put(subscriber, {"type": "error", "error": error.detail})
                 return
@@ -138,7 +138,7 @@ class Live:
         for each in self._watching(name):
             message: dict[str, Any] = {"type": "run", "name": name, "load": asdict(self._load.read())}
             try:
-                path = self._run_path(name)
+                path = self._run_folder(name)
                 reading = read_records(path / "metrics.jsonl", each.position or Position())
             except (ScramjetError, HTTPException) as error:
                 if not each.is_lost:
