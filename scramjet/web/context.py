@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.exceptions import HTTPException
 
+from scramjet.adapters.registry import library_of
+from scramjet.adapters.world_code import code_of, hash_of_sources
+from scramjet.envs.registry import is_registered, registrations, unknown_world
 from scramjet.errors import (
     ENV_FAILURES,
     CheckpointError,
@@ -25,11 +29,14 @@ from scramjet.errors import (
     WorldError,
     shortened,
 )
-from scramjet.runtime.checkpoint_format import METADATA_FILE
+from scramjet.runtime.checkpoint_format import METADATA_FILE, read_record
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of
 from scramjet.runtime.files import is_folder, read_link
 from scramjet.runtime.runs import Run, check_run_name
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.persistence.metadata import DEFAULT_NETWORK
+from scramjet.training.worlds.trust import Caller, CopiedWorld, approve, approve_copy, check_name
+from scramjet.training.worlds.world_files import find_world
 
 if TYPE_CHECKING:
     from scramjet.policies.policy import Policy
@@ -186,6 +193,52 @@ def checkpoint_path(runs_dir: Path, run: str, checkpoint: str) -> Path:
             f"its {len(names)}, the newest being {few}"
         )
     return folder / checkpoint
+
+
+def why_not_played(run: Path, *, trust: bool = False) -> str:
+    """Why the newest checkpoint of a run cannot be watched or played here; empty where it can, or there is none yet.
+
+    Nothing is run or loaded for the answer: what only running the world's code would show is told when it is watched.
+    """
+    checkpoints = checkpoints_of(run)
+    try:
+        metadata = read_record(checkpoints[-1])["metadata"]
+        network, table = metadata["network"], dict(metadata["config"]["env"])
+        name = str(table.pop("name"))
+    except (CheckpointError, LookupError, TypeError, ValueError):  # the list of checkpoints tells of damaged ones
+        return ""
+    try:
+        if network != DEFAULT_NETWORK:
+            raise CheckpointError(f"it has a network of its own, {shortened(network)}; load it from Python")
+        _check_world_is_there(name, table, run, trust=trust)
+    except ScramjetError as error:
+        return str(error)
+    return ""
+
+
+def _check_world_is_there(name: str, parameters: Mapping[str, Any], run: Path, *, trust: bool) -> None:
+    """Raise a ScramjetError for a world that is not here, or whose code this user has not approved."""
+    check_name(name)
+    library = library_of(name)
+    if library is not None:
+        try:
+            version(library.package)
+        except PackageNotFoundError:
+            raise WorldError(f"{name} needs {library.package}, which is not installed here") from None
+    place = find_world(name, run)
+    source = f"run {run.name!r}"
+    if place.copy is not None and not trust:
+        parts = place.copy
+        copied = CopiedWorld(place.name, parts.main, hash_of_sources(parts.sources))
+        approve_copy(copied, parameters, source, Caller(run=run), written=name)
+    elif place.copy is None:
+        code = code_of(place.name)
+        if not trust:
+            approve(place.name, parameters, source, Caller(run=run), written=name)
+        if library is None and code is None and not is_registered(name):
+            raise unknown_world(name, [entry.name for entry in registrations()])
+        if code is not None and code.is_file and not os.path.exists(code.place):
+            raise WorldError(f"the file of its world, {code.place}, is not there, and the run has no copy of it")
 
 
 def _modified(path: Path) -> int:

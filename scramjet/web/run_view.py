@@ -23,7 +23,7 @@ from scramjet.reports.run_files import Lineage, RunFiles, read_lineage
 from scramjet.runtime.files import is_folder
 from scramjet.runtime.logs import read_log
 from scramjet.telemetry.metrics import METRICS, findings
-from scramjet.web.context import PageContext
+from scramjet.web.context import PageContext, why_not_played
 from scramjet.web.run_list import RunFacts, RunIndex
 
 # --- answers
@@ -44,7 +44,9 @@ def routes(context: PageContext, index: RunIndex) -> list[BaseRoute]:
         path = context.run_folder(request.path_params["name"])
         facts = index.facts()
         tree = fork_tree(context.runs_dir, path.name, facts)
-        return JSONResponse({"row": index.row(path.name), "forks": tree, **run_details(path, curves)})
+        return JSONResponse(
+            {"row": index.row(path.name), "forks": tree, **run_details(path, curves, trust=context.trust)}
+        )
 
     def answer_curves(request: Request) -> Response:
         return JSONResponse(curves.columns(context.run_folder(request.path_params["name"])))
@@ -114,7 +116,7 @@ VIDEO_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.(?:mp4|webm|gif)")
 _MOST_VIDEOS = 200
 
 
-def run_details(path: Path, curves: RunCurves) -> dict[str, Any]:
+def run_details(path: Path, curves: RunCurves, *, trust: bool = False) -> dict[str, Any]:
     """All of a run but its curves and forks. What cannot be read is left out, and `problems` says why."""
     files = RunFiles(path)
     problems: list[str] = []
@@ -135,6 +137,7 @@ def run_details(path: Path, curves: RunCurves) -> dict[str, Any]:
     return {
         "config": config,
         "is_native": not is_foreign(world),
+        "why_not_played": why_not_played(path, trust=trust),
         "checkpoints": checkpoints,
         "findings": findings(record or {}),
         "log": read_log(path),

@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import pytest
 import torch
 
 import scramjet
+from scramjet.adapters.libraries import LIBRARIES
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Discrete, Env
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.errors import CheckpointError, RunError, ScramjetError, WorldError
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.web import context as agents_module
-from scramjet.web.context import Agents, checkpoint_names
+from scramjet.web.context import Agents, checkpoint_names, why_not_played
 from scramjet.web.pictures import MOST_CHARACTERS, checked_picture, drawn, plain_text, png
 from tests.helpers.world_files import WALK
 
@@ -101,6 +103,37 @@ def test_when_the_file_of_a_world_is_gone_the_runs_copy_plays_and_without_it_the
     shutil.rmtree(runs / "walk/world")
     with pytest.raises(ScramjetError, match=r"walk\.py"):
         Agents(runs).load("walk")
+
+
+def test_a_run_says_why_it_cannot_be_played_and_nothing_runs_for_the_answer(
+    own_world: Path, runs: Path, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [why_not_played(runs / name) for name in ("pole", "toe")] == ["", ""]
+    newest, steps = load_checkpoint(copied / "pole"), iter(range(1000, 1010))
+    store = CheckpointStore(copied / "pole/checkpoints")
+    monkeypatch.setitem(LIBRARIES, "pettingzoo", replace(LIBRARIES["pettingzoo"], package="no-such-package"))
+    for name, env, reason in (
+        ("gone", {"name": "no_such_world"}, "unknown world 'no_such_world'"),
+        ("module", {"name": "no.such:World"}, "which would import"),
+        ("library", {"name": "pettingzoo:pursuit_v5"}, "needs no-such-package, which is not installed"),
+        ("network", None, "network of its own, 'my_project.Own'"),
+    ):
+        changed = (
+            {"network": "my_project.Own"} if env is None else {"config": {**newest.metadata["config"], "env": env}}
+        )
+        store.save(next(steps), newest.model, newest.trainer, {**newest.metadata, **changed})
+        assert reason in why_not_played(copied / "pole"), name
+    own, world = own_world / "runs/walk", own_world / "walk.py"
+    world.write_text("raise SystemExit('it ran')")
+    assert why_not_played(own) == ""  # the user's own file: what is wrong in it is told when it is watched
+    monkeypatch.setenv("SCRAMJET_STATE_DIR", str(own_world / "of a stranger"))
+    assert "add --trust" in why_not_played(own)
+    assert why_not_played(own, trust=True) == ""
+    world.unlink()
+    assert "the run's copy of it would" in why_not_played(own)
+    assert why_not_played(own, trust=True) == ""
+    shutil.rmtree(own / "world")
+    assert "is not there, and the run has no copy" in why_not_played(own, trust=True)
 
 
 # --- pictures --------------------------------------------------------------------------------------------------

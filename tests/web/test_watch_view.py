@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from tests.helpers.pages import PageServer
 
 pytestmark = pytest.mark.rest
@@ -171,3 +172,17 @@ def test_all_controls_have_names_and_are_reached_by_the_keyboard(server: PageSer
         page.keyboard.press("Tab")
         names.add(page.evaluate("document.activeElement.labels?.[0]?.innerText ?? document.activeElement.innerText"))
     assert {"Checkpoint", "Against", "Draw actions", "Play", "Step", "Restart", "Seed", "Speed"} <= names
+
+
+def test_a_run_that_cannot_be_loaded_says_why_in_place_of_an_offer_to_watch_it(
+    copied: Path, serve_page: Callable[..., PageServer], page: Any
+) -> None:
+    page.goto(f"{serve_page(copied).url}#/run/pole")
+    page.get_by_role("link", name="Watch", exact=True).wait_for()
+    newest = load_checkpoint(copied / "pole")
+    store = CheckpointStore(copied / "pole/checkpoints")
+    store.save(999, newest.model, newest.trainer, {**newest.metadata, "network": "my_project.Own"})
+    page.reload()
+    page.get_by_text("cannot be watched or played here: it has a network of its own").wait_for()
+    for name in ("Watch", "Watch step_00000999", "Play step_00000999"):
+        assert page.get_by_role("link", name=name, exact=True).count() == 0, name

@@ -39,7 +39,7 @@ export function drawCheckpoints(body, name, checkpoints) {
     const marks = [each.is_best && "best", each.is_latest && "latest"].filter(Boolean)
       .map((text) => element("span", { class: text === "best" ? "mark good" : "mark" }, text));
     const links = [["Watch", "watch"], ["Play", "play"]].map(([label, route]) =>
-      element("a", { class: route === "play" ? "native-only" : null, href: `#/${route}/${query}`, "aria-label": `${label} ${each.name}` }, label));
+      element("a", { class: route === "play" ? "native-only needs-agent" : "needs-agent", href: `#/${route}/${query}`, "aria-label": `${label} ${each.name}` }, label));
     const evaluation = each.evaluated_at === null ? "–" : number(each.evaluation);
     return element("tr", {},
       element("td", { class: "right", title: each.name }, whole(each.step)),

@@ -55,6 +55,7 @@ class RunView {
     this.bar = element("div", {});
     this.advice = element("div", { role: "status" });
     this.problems = element("div", {});
+    this.notPlayed = element("p", { class: "advice not-played", hidden: true });
     this.unreadable = element("p", { class: "problem", hidden: true });
     this.panels = {
       checkpoints: panel("Checkpoints"), times: panel("Where the time goes"), forks: panel("Forks"), videos: panel("Videos"),
@@ -65,13 +66,13 @@ class RunView {
     this.over = element("div", { class: "choice", role: "group", "aria-label": "Draw over" }, ...over);
     const query = encodeURIComponent(this.name);
     const head = element("div", { class: "view-head" }, element("h1", {}, this.name), this.state, element("span", { class: "spacer" }),
-      element("a", { class: "button", href: `#/watch/${query}` }, "Watch"), element("a", { class: "button native-only", href: `#/play/${query}` }, "Play"),
-      element("button", { class: "native-only", title: "One HTML file in which anyone plays against it or watches it", on: { click: ({ target }) => share(this.name, target) } }, "Share"));
+      element("a", { class: "button needs-agent", href: `#/watch/${query}` }, "Watch"), element("a", { class: "button native-only needs-agent", href: `#/play/${query}` }, "Play"),
+      element("button", { class: "native-only needs-agent", title: "One HTML file in which anyone plays against it or watches it", on: { click: ({ target }) => share(this.name, target) } }, "Share"));
     const curve = element("section", { class: "card main-chart" },
       element("div", { class: "card-head" }, this.charts.heading, element("span", { class: "spacer" }), this.over), this.charts.main);
     const small = element("section", { class: "card" }, element("h2", {}, "Diagnostics"), this.charts.small);
     const cards = Object.values(this.panels).map(({ card }) => card);
-    replace(this.root, head, this.bar, this.facts, this.machine, this.problems, this.unreadable, this.advice, curve, small, element("div", { class: "cards panels" }, ...cards));
+    replace(this.root, head, this.bar, this.facts, this.machine, this.notPlayed, this.problems, this.unreadable, this.advice, curve, small, element("div", { class: "cards panels" }, ...cards));
     this.panels.forks.card.hidden = true;
     this.panels.videos.card.hidden = true;
   }
@@ -109,6 +110,9 @@ class RunView {
   takeDetails(details) {
     if (details.row) this.takeRow(details.row);
     this.root.classList.toggle("foreign-world", !details.is_native);
+    this.root.classList.toggle("cannot-play", Boolean(details.why_not_played));
+    setText(this.notPlayed, `This run cannot be watched or played here: ${details.why_not_played}`);
+    this.notPlayed.hidden = !details.why_not_played;
     this.fill("checkpoints", details.checkpoints, drawCheckpoints);
     this.fill("config", details.config, (body, _, config) => drawConfig(body, config));
     this.fill("log", details.log, (body, _, log) => drawLog(body, log));
