@@ -39,7 +39,7 @@ PIPE = "bytes of a process of this user that this one started"
 
 IMPORTS = {
     "algorithms.algorithm": "what builds ours, named in the one list, and entry points of installed packages",
-    "scramjet": CONSTANT, "engine": CONSTANT, "policies": CONSTANT, "cli": CONSTANT, "adapters.atari": CONSTANT,
+    "scramjet": CONSTANT, "engine": CONSTANT, "policies": CONSTANT, "cli": CONSTANT,
     "adapters.exports.pettingzoo_env": CONSTANT, "tuning.space": CONSTANT,
     "adapters.pettingzoo": "a game of the installed package", "envs.registry": NAMED, "adapters.factories": NAMED,
     "adapters.gymnasium.registered_envs": NAMED,

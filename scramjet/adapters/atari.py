@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.adapters.gymnasium.registered_envs import require_extra
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import Batch, Rows, RowsUnderWay, check_count, halves, is_whole, neighbours
 from scramjet.engine.transition import Transition
@@ -31,7 +32,7 @@ from scramjet.errors import ConfigError, WorldError, did_you_mean
 from scramjet.settings import MAX_COUNT
 
 MOST = 1000
-"""Pixels of a side, frames that are held, stacked or waited for."""
+"""Maximum number of pixels of a side, and of frames that are held, stacked or waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class AtariPool(ForeignPool):
         self._ends_lives = training and self.config.episodic_life
         self._clips = training and self.config.reward_clipping
         options = {**asdict(self.config), "episodic_life": False, "reward_clipping": False, "num_threads": num_threads}
-        make = _ale_py("vector_env").AtariVectorEnv
+        make = require_extra("ale_py.vector_env", "atari", "ale-py").AtariVectorEnv
         self._halves = [
             Half(rows, make(rom, rows.stop - rows.start, autoreset_mode="SameStep", **options))
             for rows in (halves(num_envs) if in_halves else [slice(0, num_envs)])
@@ -269,20 +270,10 @@ class PollableAtariPool(AtariPool):
 
 def rom_name(game: str) -> str:
     """ALE's name of a game, from `Pong`, `MsPacman`, `ms_pacman` or `Pong-v5`."""
-    roms = _ale_py("roms").get_all_rom_ids()
+    roms = require_extra("ale_py.roms", "atari", "ale-py").get_all_rom_ids()
     plain = game.removeprefix("ALE/").removesuffix("-v5").replace("_", "").lower()
     for rom in roms:
         if rom.replace("_", "") == plain:
             return str(rom)
     titles = ["".join(word.capitalize() for word in rom.split("_")) for rom in roms]
     raise WorldError(f"there is no Atari game '{game}'.{did_you_mean(game, titles)}")
-
-
-def _ale_py(module: str = "") -> Any:
-    """ALE's package, or a module of it."""
-    import importlib
-
-    try:
-        return importlib.import_module(f"ale_py.{module}" if module else "ale_py")
-    except ImportError as error:
-        raise WorldError(f"ale-py is not installed ({error}): pip install 'scramjet[atari]'") from error

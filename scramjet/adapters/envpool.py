@@ -22,6 +22,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.adapters.gymnasium.registered_envs import require_extra
 from scramjet.adapters.spaces import batch_parts, env_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import allocate_obs
@@ -64,7 +65,9 @@ class EnvPoolPool(ForeignPool):
         self.batch_size = num_envs if batch_size is None else int(batch_size)
         self._options = _checked_options(task_id, options, training=training)
         self._num_threads = num_threads
-        has_spares = self.batch_size == num_envs and not _has_lives(_import_envpool().make_spec(task_id)._state_keys)
+        has_spares = self.batch_size == num_envs and not _has_lives(
+            require_extra("envpool", "envpool").make_spec(task_id)._state_keys
+        )
         self._num_spares = -(-num_envs // ENVS_PER_SPARE) if has_spares else 0
         self.envs = self._made(EpisodeSeed(0), num_envs)
         super().__init__(f"envpool:{task_id}", self.envs.observation_space, self.envs.action_space, num_envs)
@@ -94,7 +97,7 @@ class EnvPoolPool(ForeignPool):
         return self.batch_size < self.num_envs
 
     def _made(self, seeds: EpisodeSeed, num_envs: int) -> Any:
-        envpool, num_made = _import_envpool(), num_envs + self._num_spares
+        envpool, num_made = require_extra("envpool", "envpool"), num_envs + self._num_spares
         numbers = {"num_envs": num_made, "batch_size": self.batch_size + self._num_spares}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Gymnasium, about the precision of bounds
@@ -291,15 +294,6 @@ class EnvPoolPool(ForeignPool):
 # --- what EnvPool takes and tells of an env
 
 
-def _import_envpool() -> Any:
-    """The package; a WorldError that says how to install it where it is missing."""
-    try:
-        import envpool
-    except ImportError as error:
-        raise WorldError(f"envpool is not installed ({error}): pip install 'scramjet[envpool]'") from error
-    return envpool
-
-
 def _has_lives(state_keys: Sequence[str]) -> bool:
     """Whether an env is an Atari game: `info` then has its lives and its own score beside the clipped reward."""
     return {"info:lives", "info:reward", "info:terminated"} <= set(state_keys)
@@ -319,7 +313,7 @@ def _check_batch_size(batch_size: Any, num_envs: int) -> None:
 
 def _checked_options(task_id: str, options: dict[str, Any], *, training: bool) -> dict[str, Any]:
     """The options for `envpool.make`: refuses unknown names, and in training adds those of `ATARI_TRAINING`."""
-    envpool = _import_envpool()
+    envpool = require_extra("envpool", "envpool")
     known = envpool.list_all_envs()
     if task_id not in known:
         raise WorldError(f"EnvPool has no env '{task_id}'.{did_you_mean(task_id, known)}")

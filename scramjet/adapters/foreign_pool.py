@@ -24,7 +24,7 @@ from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError
 
 EPISODES_KEPT = 100_000
-"""Ended episodes that are kept until someone asks for them; of more, the newest."""
+"""Maximum number of ended episodes kept until someone asks for them; beyond it the oldest are dropped."""
 
 
 @dataclass(slots=True)  # not frozen: that takes three times as long to make

@@ -15,7 +15,7 @@ NESTED = "/"
 """A name that begins so is of a number within a mapping: "/reward/x" of info["reward"]["x"]."""
 MOST_LEVELS = 4
 MOST_NESTED = 256
-"""How deep and how many numbers within one mapping are looked for."""
+"""Maximum depth of nested mappings, and maximum number of values taken from one of them."""
 
 _SKIPPED = {"final_obs", "final_info", "action_mask"}
 
@@ -76,7 +76,7 @@ def recorded(*infos: Mapping[str, Any]) -> tuple[float, int] | tuple[None, None]
 
 
 EPISODES_WAITED = 20
-"""Episodes that end before a name that none of them had is told of."""
+"""Number of ended episodes after which a name that none of them had is reported."""
 NAMES_TOLD = 20
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.adapters.gymnasium.registered_envs import require_extra
 from scramjet.adapters.info import numbers_in
 from scramjet.adapters.spaces import env_action_of, num_choices, observation_writer
 from scramjet.engine.episode_seeds import EpisodeSeed
@@ -35,10 +36,7 @@ MakeEnv = Callable[[], Any]
 
 def import_pettingzoo() -> ModuleType:
     """The package; a WorldError that says how to install it where it is missing."""
-    try:
-        return importlib.import_module("pettingzoo")
-    except ImportError as error:
-        raise WorldError(f"PettingZoo is not installed ({error}): pip install 'scramjet[pettingzoo]'") from error
+    return require_extra("pettingzoo", "pettingzoo", "PettingZoo")
 
 
 class PettingZooPool(ForeignPool):
@@ -467,7 +465,9 @@ def _dependencies_told(game: str, install: str) -> Iterator[None]:
 def rendered_pool(name: str, module_name: str, num_envs: int, parameters: dict[str, Any]) -> ForeignPool:
     """A pool of a game with `drawings` (see `_Drawn`)."""
     make_env, is_parallel = game_maker(module_name, {**parameters, "render_mode": "rgb_array"})
-    return (_DrawnParallelPool if is_parallel else _DrawnAECPool)(name, make_env, num_envs)
+    kind = type("_DrawnPool", (_Drawn, ParallelPool if is_parallel else AECPool), {})
+    pool: ForeignPool = kind(name, make_env, num_envs)
+    return pool
 
 
 class _Drawn:
@@ -501,11 +501,3 @@ class _Drawn:
         if not isinstance(drawn, np.ndarray):
             raise WorldError(f"{self.name} draws no pictures: render() gave {type(drawn).__name__}; go without a video")
         self.drawings[i].append(drawn)
-
-
-class _DrawnParallelPool(_Drawn, ParallelPool):
-    pass
-
-
-class _DrawnAECPool(_Drawn, AECPool):
-    pass

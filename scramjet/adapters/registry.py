@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from scramjet.envs.api import Env
 
 MOST_ENVS = 1 << 16
-"""Envs of another library in one pool: each is an object or a program of its own."""
+"""Maximum number of envs of another library in one pool: each is an object or a program of its own."""
 MOST_INFO_NAMES, LONGEST_INFO_NAME = 64, 100
-"""Names in `log_info`, and characters of one."""
+"""Maximum number of names in `log_info`, and of characters in one."""
 _UNTRIED = ("--num-workers", "--env-timeout", "--on-env-error", "--mode", "--help", "-h")
 """Flags with which no env is tried out, or which decide on it."""
 

@@ -128,21 +128,6 @@ def num_choices(space: Any) -> int:
     return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else 0
 
 
-def env_action_of(space: Any) -> Callable[[np.ndarray], Any]:
-    """A function that turns one action of a policy into an action of the foreign space."""
-    if isinstance(space, spaces.Discrete):
-        first, kind = int(space.start), space.dtype.type
-        return lambda action: kind(action + first)
-    if isinstance(space, spaces.MultiDiscrete):
-        start, shape, dtype = np.asarray(space.start), space.nvec.shape, space.dtype
-        return lambda action: (action.reshape(shape) + start).astype(dtype)
-    if isinstance(space, spaces.MultiBinary):
-        shape, dtype = space.shape, space.dtype
-        return lambda action: action.reshape(shape).astype(dtype)
-    dtype, within = space.dtype, _within(space)
-    return lambda action: within(action.astype(dtype))  # a copy: an env may keep it
-
-
 def env_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
     """A function that turns a batch of a policy's actions [N, ...] into actions of the foreign space, [N, ...]."""
     if isinstance(space, spaces.Discrete):
@@ -156,6 +141,12 @@ def env_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
         return lambda actions: actions.reshape(len(actions), *shape).astype(dtype)
     dtype, within = space.dtype, _within(space)
     return lambda actions: within(actions.astype(dtype))
+
+
+def env_action_of(space: Any) -> Callable[[Any], Any]:
+    """A function that turns one action of a policy into an action of the foreign space, which an env may keep."""
+    to_theirs = env_actions(space)
+    return lambda action: to_theirs(np.asarray(action)[None])[0]
 
 
 def _within(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:

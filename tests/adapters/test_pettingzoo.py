@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from scramjet.adapters import pettingzoo as pettingzoo_games
 from scramjet.adapters.pettingzoo import AECPool, ParallelPool, make_pettingzoo_pool
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.actions import random_actions
@@ -353,10 +352,10 @@ def test_a_missing_package_says_what_to_install(monkeypatch):
 
         return import_module
 
-    monkeypatch.setattr(pettingzoo_games.importlib, "import_module", without("tictactoe_v3"))
+    monkeypatch.setattr(importlib, "import_module", without("tictactoe_v3"))
     with pytest.raises(WorldError, match=r"tictactoe_v3 cannot be imported .*pip install 'pettingzoo\[classic\]'"):
         make_pettingzoo_pool("x", "tictactoe_v3", 1)
-    monkeypatch.setattr(pettingzoo_games.importlib, "import_module", without("pettingzoo"))
+    monkeypatch.setattr(importlib, "import_module", without("pettingzoo"))
     with pytest.raises(WorldError, match=r"pip install 'scramjet\[pettingzoo\]'"):
         make_pettingzoo_pool("x", "tictactoe_v3", 1)
 

@@ -50,6 +50,10 @@ def render_modes(rules: Env, modes: list[str]) -> list[str]:
     return [mode for mode in modes if mode != "rgb_array" or type(rules).render is not Env.render]
 
 
+def _info(pool: NativePool, mask: np.ndarray) -> dict[str, Any]:
+    return {"action_mask": mask.astype(np.int8)} if pool.mask_size else {}
+
+
 def _first_of(seeds: Any, num_envs: int) -> int:
     """The first of a list of consecutive seeds; raises an error for any other list.
 
@@ -80,7 +84,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         episode_seed = int(self.np_random.integers(2**62)) if seed is None else seed
         out = self._pool.reset(episode_seed)
         self._states = self._pool.states()
-        return row_of(for_gymnasium(self.observation_space, policy_part(out.obs)), 0), self._info(out.mask[0])
+        return row_of(for_gymnasium(self.observation_space, policy_part(out.obs)), 0), _info(self._pool, out.mask[0])
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._states is None:
@@ -88,7 +92,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         if not self.action_space.contains(action):
             raise gymnasium.error.InvalidAction(f"{action!r} is not in {self.action_space!r}")
         self._states, out = self._pool.simulate(self._states, np.array([action], action_layout(self.rules)[1]))
-        info = self._info(out.mask[0])
+        info = _info(self._pool, out.mask[0])
         obs = row_of(for_gymnasium(self.observation_space, policy_part(out.obs)), 0)
         return obs, float(np.sum(out.reward[0])), bool(out.terminated[0]), bool(out.truncated[0]), info
 
@@ -99,9 +103,6 @@ class GymEnv(gymnasium.Env[Any, Any]):
         if self.render_mode == "rgb_array":
             return self.rules.render(record)
         return self.rules.ascii(record) if self.render_mode == "ansi" else None
-
-    def _info(self, mask: np.ndarray) -> dict[str, Any]:
-        return {"action_mask": mask.astype(np.int8)} if self._pool.mask_size else {}
 
 
 class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
@@ -128,13 +129,13 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
             seed = _first_of(seed, self.num_envs)
         super().reset(seed=seed)
         out = self._pool.reset(int(self.np_random.integers(2**62)) if seed is None else seed)
-        return for_gymnasium(self.single_observation_space, policy_part(out.obs)), self._info(out.mask)
+        return for_gymnasium(self.single_observation_space, policy_part(out.obs)), _info(self._pool, out.mask)
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if not self.action_space.contains(np.asarray(actions)):
             raise gymnasium.error.InvalidAction(f"{actions!r} is not in {self.action_space!r}")
         out = self._pool.step(np.array(actions, action_layout(self.rules)[1]))
-        info = self._info(out.mask)
+        info = _info(self._pool, out.mask)
         ended = out.terminated | out.truncated
         if ended.any():
             info.update(self._final_info(ended, out.final_obs))
@@ -146,9 +147,6 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
         if self.render_mode != "rgb_array":
             return None
         return tuple(self.rules.render(self._pool.record(i)) for i in range(self.num_envs))
-
-    def _info(self, mask: np.ndarray) -> dict[str, Any]:
-        return {"action_mask": mask.astype(np.int8)} if self._pool.mask_size else {}
 
     def _final_info(self, ended: np.ndarray, final_obs: Any) -> dict[str, Any]:
         """The entries of `info` for episodes that ended: their last observations and statistics, as Gymnasium specifies

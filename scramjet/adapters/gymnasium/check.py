@@ -26,7 +26,7 @@ NUM_ENVS = 8
 """Envs for which the best pool is looked for: as many as train by default."""
 SEED = 12345
 MOST_SECONDS = 5.0
-"""A slow env is played no longer than this at a time."""
+"""Maximum number of seconds that a slow env is played at a time."""
 NOT_OF_THE_ENV = ("is different from the unwrapped version", "render")
 """Warnings of Gymnasium's checker that say nothing here: every registered env is wrapped, and none is drawn."""
 

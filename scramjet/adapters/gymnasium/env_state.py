@@ -25,7 +25,7 @@ from gymnasium.envs.registration import EnvSpec
 from scramjet.errors import ENV_FAILURES
 
 DEEPEST = 8
-"""How far to follow attributes of attributes."""
+"""Maximum depth to which attributes of attributes are followed."""
 
 CONSTANT = (
     Space, EnvSpec, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType,

@@ -26,9 +26,9 @@ from scramjet.errors import ScramjetError, WorldError
 from scramjet.runtime.machine import available_cores
 
 CLOSING_SECONDS = 5.0
-"""Time that envs have to close."""
+"""Maximum time that envs may take to close."""
 STARTING_SECONDS = 180.0
-"""Time that Python and our own modules have to load, however busy the machine is."""
+"""Maximum time for Python and our own modules to load, however busy the machine is."""
 MAKING_FACTOR, MAKING_SECONDS = 3.0, 10.0
 """Making an env, which imports what it needs, may take so many times as long as a step, and so many seconds in any
 case."""

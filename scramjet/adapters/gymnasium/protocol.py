@@ -23,7 +23,7 @@ number of envs that it is through with."""
 LOST_PIPES = 76
 """Exit code of a worker whose pipes were closed by something in its process."""
 LARGEST_ANSWER = 1 << 40
-"""Bytes; whoever says that more follow has not written a header."""
+"""Maximum number of bytes of an answer; a larger number was not written as a header."""
 LOOKING_OUT = 50e-6
 """Seconds to stay awake for the next message."""
 LONGEST_POLL = 3600.0

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scramjet.adapters.world_parameters import WorldParameter, made, parameters_of, type_in_words
@@ -134,12 +135,12 @@ def _vector_by_gymnasium(env_id: str, num_envs: int, **parameters: Any) -> gymna
     return gymnasium.make_vec(env_id, num_envs=num_envs, **parameters)
 
 
-def require_extra(module: str, extra: str) -> None:
-    """Import a module, or say which extra of scramjet brings it."""
+def require_extra(module: str, extra: str, package: str = "") -> ModuleType:
+    """Import a module of a package (default: its own name), or say which extra of scramjet brings it."""
     try:
-        importlib.import_module(module)
+        return importlib.import_module(module)
     except ImportError as error:
-        raise WorldError(f"{module} is not installed ({error}); pip install 'scramjet[{extra}]'") from error
+        raise WorldError(f"{package or module} is not installed ({error}): pip install 'scramjet[{extra}]'") from error
 
 
 # --- native worlds: their ids and how Gymnasium is told of them

@@ -44,9 +44,9 @@ against an env that hangs or ends its process."""
 MOST_RESTARTS = 10
 """Restarts in a row without a step finished in between."""
 STEPS_PER_RESTART = 100
-"""Over a whole run an env may fail so often more: once in so many of its steps."""
+"""Over a whole run an env may fail once more for every so many of its steps."""
 TOLD_ONE_BY_ONE, THEN_EVERY = 3, 10
-"""Restarts that people are told of."""
+"""Which restarts are reported: the first ones, and then every so many."""
 
 
 def fastest_pool(world: NamedWorld, make_env: MakeEnv, request: PoolRequest) -> ForeignPool:
@@ -362,7 +362,7 @@ class LostEpisodes:
             last[rows] = now[rows]
 
     def finished_steps(self, rows: range) -> int:
-        """The most steps, and resets, that an env of these rows has finished since the start."""
+        """Maximum number of steps and resets that an env of these rows has finished since the start."""
         return int(self._finished_steps[rows.start : rows.stop : rows.step].max())
 
     def add(self, rows: range) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from scramjet import cli
-from scramjet.adapters import make as pool_choices_module
 from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium import rows, worker_pool
 from scramjet.adapters.gymnasium.check import check_gym_world
@@ -117,7 +116,7 @@ def test_worlds_that_make_many_envs_at_once_are_measured_and_not_checked():
 
 
 def test_bench_compares_the_pools_that_can_step_an_env(capsys, monkeypatch):
-    monkeypatch.setattr(pool_choices_module, "available_cores", lambda: 1)
+    monkeypatch.setattr("scramjet.adapters.make.available_cores", lambda: 1)
     assert cli.run(["bench", "gym:CartPole-v1", "--num-envs", "2", "--seconds", "0.05", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["pool"] for row in rows] == ["serial", "1 worker", "auto: serial"]
