@@ -30,14 +30,19 @@ from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.keyword_types import Settings
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.display import Display, Mode, QuietDisplay, StoppedBy, make_display
-from scramjet.training.display.compilation import compilation_shown
-from scramjet.training.display.logged import LoggedDisplay
-from scramjet.training.display.screen import Screen
-from scramjet.training.display.summary import run_info, summary_of
+from scramjet.training.display import (
+    Display,
+    LoggedDisplay,
+    Mode,
+    QuietDisplay,
+    Screen,
+    StoppedBy,
+    compilation_shown,
+    make_display,
+)
+from scramjet.training.display.summary import Hints, run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations
-from scramjet.training.hints import Hints
 from scramjet.training.parallel.agreement import Together, failing_together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.recording import RunVideos

@@ -25,8 +25,8 @@ from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.display import QuietDisplay
 from scramjet.training.display.interface import Hint
+from scramjet.training.display.summary import STEPS_OF_NEW, UPDATES_OF_CUTS, UPDATES_WITHOUT_REWARD, Hints
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.hints import STEPS_OF_NEW, UPDATES_OF_CUTS, UPDATES_WITHOUT_REWARD, Hints
 from scramjet.training.learning import check_finite
 from scramjet.training.self_play.config import SelfPlayConfig
 from tests.helpers import ROOT

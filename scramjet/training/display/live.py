@@ -22,7 +22,6 @@ from scramjet.errors import printable
 from scramjet.runtime.machine import LoadMeter, gpu_meter
 from scramjet.telemetry.metrics import Record, findings, shortlist
 from scramjet.telemetry.readable import human_duration
-from scramjet.training.display.frame import compose
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
 from scramjet.training.display.text import (
@@ -34,7 +33,7 @@ from scramjet.training.display.text import (
     summary_rows,
     summary_title,
 )
-from scramjet.training.display.view import Scene
+from scramjet.training.display.view import Scene, compose
 
 
 class LiveDisplay:

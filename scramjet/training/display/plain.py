@@ -11,9 +11,8 @@ from typing import IO
 from scramjet.errors import LAYOUT, printable
 from scramjet.telemetry.metrics import Record, findings, is_searched, main_metric
 from scramjet.telemetry.readable import human_count, human_duration, human_number, short_path
-from scramjet.training.display.history import History
+from scramjet.training.display.history import History, names_that_fit
 from scramjet.training.display.interface import Clock, RunInfo, Summary
-from scramjet.training.display.statistics import names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,

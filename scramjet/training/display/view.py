@@ -1,4 +1,4 @@
-"""The parts of the live view: functions that make a few lines of text from a `Scene`."""
+"""A frame of the live view: functions that make a few lines of text each from a `Scene`, and their composition."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from rich.text import Text
 from scramjet.runtime.machine import Load
 from scramjet.telemetry.metrics import VERSUS_RANDOM, is_searched, main_metric
 from scramjet.telemetry.readable import human_bytes, human_count, human_duration, human_number
-from scramjet.training.display.chart import sparkline
-from scramjet.training.display.history import Curve, History
-from scramjet.training.display.plot import plot, step_axis, step_window
-from scramjet.training.display.statistics import names_that_fit
+from scramjet.training.display.chart import plot, sparkline, step_axis, step_window
+from scramjet.training.display.history import Curve, History, names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     ASYNC_DIAGNOSTICS,
@@ -266,3 +264,73 @@ def notes(scene: Scene, height: int) -> list[Text]:
     room = height - len(warnings)
     texts = texts[-room:] if room > 0 else []
     return [*warnings, *texts, *[Text()] * (room - len(texts))]
+
+
+# --- a frame: the parts that fit the terminal's height, and the chart of returns in the rest
+
+
+MAX_HEIGHT = 60
+MIN_CHART = 4
+"""Lines of the smallest chart, its axis included."""
+SMALL = 16
+"""Below this height there are no diagnostics, and one line of notes."""
+TALL = 34
+"""From this height on there are small charts below the large one, and blank lines between the parts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # two parts may have the same lines
+class Part:
+    """Lines of the view, and their rank: if there is too little room, parts of lowest rank are left out first."""
+
+    lines: list[Text]
+    rank: int
+    gap_before: bool = False
+    """Whether a blank line before it makes it easier to read."""
+
+
+def compose(scene: Scene) -> list[Text]:
+    """The lines of a frame, at most as many as the terminal has, none of them wrapped."""
+    height = min(scene.height, MAX_HEIGHT)
+    is_tall = height >= TALL
+    note_lines = notes(scene, 5 if is_tall else 3 if height >= SMALL else 1)
+    above = [Part(title(scene), 8), Part(size(scene), 1), Part(progress(scene), 10)]
+    above.append(Part(headline(scene), 11, gap_before=True))
+    below = [Part(evaluation(scene), 7)]
+    if is_tall:
+        below.append(Part(panels(scene, max(6, height // 6)), 4, gap_before=True))
+    else:
+        below.append(Part(statistics(scene), 5))
+    below += [Part(load(scene), 3, gap_before=True), Part(phases(scene), 2)]
+    if height >= SMALL:
+        below += [Part([line], 6, gap_before=i == 0) for i, line in enumerate(diagnostics(scene))]
+    below.append(Part(note_lines, 9, gap_before=True))
+    kept = _kept([*above, *below], height - MIN_CHART)
+    gaps = is_tall
+    room = height - sum(len(part.lines) + (gaps and part.gap_before) for part in kept)
+    chart = return_chart(scene, room) if room >= MIN_CHART else []
+    lines = _joined([part for part in above if part in kept], gaps)
+    lines += chart
+    lines += _joined([part for part in below if part in kept], gaps)
+    lines = lines[:height]
+    for line in lines:
+        line.no_wrap, line.overflow = True, "crop"
+    return lines
+
+
+def _kept(parts: list[Part], height: int) -> list[Part]:
+    """The parts that fit, in their order; of equal rank the last is left out first. The two highest always stay."""
+    kept = [part for part in parts if part.lines]
+    while sum(len(part.lines) for part in kept) > height and len(kept) > 2:
+        lowest = min(part.rank for part in kept)
+        last = max(i for i, part in enumerate(kept) if part.rank == lowest)
+        del kept[last]
+    return kept
+
+
+def _joined(parts: list[Part], gaps: bool) -> list[Text]:
+    lines: list[Text] = []
+    for part in parts:
+        if gaps and part.gap_before:
+            lines.append(Text())
+        lines.extend(part.lines)
+    return lines

@@ -9,7 +9,7 @@ from typing import Literal
 
 from scramjet.reports.groups import value_text
 from scramjet.telemetry.readable import human_duration, human_number
-from scramjet.training.display.plot import ticks_within
+from scramjet.training.display.chart import ticks_within
 from scramjet.tuning.report.importance import importances
 from scramjet.tuning.report.results import Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.report.table import setting_text

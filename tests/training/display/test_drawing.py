@@ -13,9 +13,8 @@ from scramjet.telemetry.readable import (
     human_number,
     short_path,
 )
-from scramjet.training.display.chart import Window, line_chart, sparkline
+from scramjet.training.display.chart import Window, line_chart, plot, scale_of, sparkline, step_axis, step_window
 from scramjet.training.display.history import Curve
-from scramjet.training.display.plot import plot, scale_of, step_axis, step_window
 from scramjet.training.display.text import ASCII, UNICODE
 
 inf, nan = math.inf, math.nan

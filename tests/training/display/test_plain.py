@@ -15,12 +15,9 @@ import scramjet
 from scramjet.compile import progress as compiling
 from scramjet.telemetry.metrics import RecentMeans
 from scramjet.telemetry.readable import human_number
-from scramjet.training.display import LiveDisplay, PlainDisplay, QuietDisplay, make_display
-from scramjet.training.display.compilation import compilation_shown
-from scramjet.training.display.history import History
-from scramjet.training.display.statistics import names_that_fit, search_findings, statistics_of
+from scramjet.training.display import LiveDisplay, PlainDisplay, QuietDisplay, Ticker, compilation_shown, make_display
+from scramjet.training.display.history import History, names_that_fit, search_findings, statistics_of
 from scramjet.training.display.text import ASCII, summary_rows
-from scramjet.training.display.waiting import Ticker
 from tests.helpers.run_files import lines_of
 from tests.helpers.screens import EVALUATION, INFO, SUMMARY, FakeClock, Screen, a_record, commands
 from tests.helpers.sessions import SMALL
