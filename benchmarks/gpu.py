@@ -32,7 +32,7 @@ from gpu_table.training import PPO, Machine, Training
 from needs import require_device
 from startup import print_startup
 
-from scramjet.commands.output.rates import measure_gpu_env_rate
+from scramjet.commands.bench import measure_gpu_env_rate
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import load_env
 from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision

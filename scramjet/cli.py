@@ -51,6 +51,8 @@ _COMMANDS = (
 )  # fmt: skip
 
 
+_FLAGS_APART = ("train", "tune", "eval", "play", "tournament", "grade", "export-page", "list", "check", "bench")
+"""Commands whose flags are in `arguments/`, for what runs them takes a while to load."""
 _PYTHONS_WARNING = warnings.formatwarning
 
 
@@ -190,17 +192,23 @@ def run(words: list[str]) -> int:
     return _call(words[0], words[1:])
 
 
+def flags_module(command: str) -> str:
+    """The module with the flags of a command, which loads no torch."""
+    apart = "arguments." if command in _FLAGS_APART else ""
+    return f"scramjet.commands.{apart}{command.replace('-', '_')}"
+
+
 def _call(command: str, words: list[str]) -> int:
     """Read the words of a command, then import the function that runs it, and run it.
 
     So help and wrong flags are answered before torch is loaded, which takes seconds.
     """
     name = command.replace("-", "_")
-    given: tuple[Any, ...] = _loaded(f"scramjet.commands.arguments.{name}").read(words)
+    given: tuple[Any, ...] = _loaded(flags_module(command)).read(words)
     try:
         if command == "train":
             _start_ahead(words)
-        from scramjet.commands.output.loading import loading_shown
+        from scramjet.commands.command_line import loading_shown
 
         with loading_shown(command):
             function: Callable[..., int] = getattr(_loaded(f"scramjet.commands.{name}"), f"{name}_command")

@@ -29,9 +29,8 @@ from scramjet.algorithms.value_scaling import MAX_DEVIATION, MIN_DEVIATION
 from scramjet.cli import run
 from scramjet.commands import command_line
 from scramjet.commands.arguments import train, tune
-from scramjet.commands.arguments.help_text import field_texts
-from scramjet.commands.arguments.spaces import split_dimensions
-from scramjet.commands.command_line import read_words
+from scramjet.commands.arguments.tune import split_dimensions
+from scramjet.commands.command_line import field_texts, read_words
 from scramjet.policies.networks import default_network
 from scramjet.training import loop
 from scramjet.training.config.files import apply, field_docs, starting_config
@@ -47,7 +46,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ABSOLUTE_PATH = re.compile(r"(?<![\w.~/:])/(work|home|root|tmp|usr|Users|opt|mnt)\b")
 ARGUMENTS = {
-    name: importlib.import_module(f"scramjet.commands.arguments.{name.replace('-', '_')}").Arguments
+    name: importlib.import_module(cli.flags_module(name)).Arguments
     for name in cli._COMMANDS
     if name not in ("train", "tune")
 }

@@ -20,7 +20,7 @@ PACKAGE = Path(scramjet.__file__).parent
 
 GIVES = {
     "said": {
-        "commands.arguments.train", "commands.tune.running", "commands.tune.showing", "training.config.files",
+        "commands.arguments.train", "commands.study", "commands.tune", "training.config.files",
         "training.playing", "training.start", "tuning.api",
     },
     "given": {"training.config.keywords"},

@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from scramjet.commands.arguments.help_text import field_texts
+from scramjet.commands.command_line import field_texts
 from scramjet.settings import Spelling
 from scramjet.training.config.keywords import TABLES
 from scramjet.training.config.run_config import RunConfig

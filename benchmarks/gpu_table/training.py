@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from scramjet.algorithms.config import PPOConfig
-from scramjet.commands.output.rates import REPEATS, measure_env_rate
+from scramjet.commands.bench import REPEATS, measure_env_rate
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env

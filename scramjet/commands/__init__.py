@@ -1,4 +1,4 @@
-"""One module for each subcommand of `scramjet`; its flags are in `arguments/`."""
+"""One module for each subcommand of `scramjet`; `arguments/` has the flags of those that load torch or Numba."""
 
 import sys
 

@@ -6,16 +6,18 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
-from scramjet.arena.head_to_head import prepare_match
-from scramjet.arena.network_players import Temperature
-from scramjet.arena.play.watching import watch_match
+from scramjet.algorithms.intervals import wilson_interval
+from scramjet.arena.head_to_head import Match, MatchResult, play_prepared, prepare_match
+from scramjet.arena.matches import Score
+from scramjet.arena.network_players import NetworkPlayer, SearchPlayer, Temperature
+from scramjet.arena.play.watching import record_match, watch_match
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.eval import Arguments
 from scramjet.commands.arguments.search import path_and_search
-from scramjet.commands.output.eval_against import print_match
-from scramjet.commands.output.eval_video import frame_counter, print_recording, write_match_video
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.terminal import is_screen, show_over, shown_in
@@ -25,7 +27,7 @@ from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator, ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.pictures.recording import checked_cells, record_policy
+from scramjet.training.pictures.recording import Recording, checked_cells, record_policy
 from scramjet.training.pictures.stages import Drawing, play, rate_of
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, search_settings, with_evaluation
 from scramjet.training.seeds import unseen_episodes
@@ -164,3 +166,151 @@ def _show(drawing: Drawing, total: float, step: int, ended: bool, rate: float) -
         time.sleep(1 / rate)
     elif ended:
         print(f"{shown_in(sys.stdout, drawing)}\n{caption}\n")
+
+
+# --- videos: `scramjet eval RUN --video FILE`
+
+
+SECONDS_BETWEEN_LINES = 0.2
+RETURNS_SHOWN = 8
+"""Episodes whose returns are printed one by one."""
+
+
+def write_match_video(
+    match: Match,
+    games: int | None,
+    path: Path,
+    *,
+    seed: int | None,
+    fps: float | None,
+    as_json: bool,
+    show_progress: Callable[[str], None],
+) -> int:
+    """Write a video of some games of a match and print what is in it; returns the exit code."""
+    games, seed = checked_cells(1 if games is None else games, seed)
+    for note in match.notes:
+        print(printable(note), file=sys.stderr, flush=True)
+    seed = match.config.seed if seed is None else seed
+    recording = record_match(match, games, path, seed=seed, fps=fps, progress=frame_counter(show_progress))
+    print_recording(recording, match.checkpoint, as_json=as_json, show_progress=show_progress)
+    return 0
+
+
+def frame_counter(show_progress: Callable[[str], None]) -> Callable[[int], None]:
+    """A function that is called with the number of frames so far and shows it now and then."""
+    shown_at = time.monotonic()
+
+    def count(num_frames: int) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at > SECONDS_BETWEEN_LINES:
+            shown_at = time.monotonic()
+            show_progress(f"drawing: {num_frames:,} frames")
+
+    return count
+
+
+def print_recording(
+    recording: Recording, checkpoint: Checkpoint, *, as_json: bool, show_progress: Callable[[str], None]
+) -> None:
+    """Print where a video is, how long it plays, and the returns of its episodes."""
+    show_progress("")
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "checkpoint": str(checkpoint.path),
+                    "step": checkpoint.step,
+                    "video": str(recording.path),
+                    "frames": recording.num_frames,
+                    "frames_per_second": recording.frames_per_second,
+                    "returns": recording.returns.tolist(),
+                    "lengths": recording.lengths.tolist(),
+                }
+            )
+        )
+        return
+    rate = f"{recording.frames_per_second:g} a second, {recording.seconds:.1f} s"
+    print(printable(f"{recording.path}: {recording.num_frames:,} frames, {rate}"))
+    returns = [_text(one) for one in recording.returns[:RETURNS_SHOWN].tolist()]
+    more = ", ..." if len(recording.returns) > RETURNS_SHOWN else ""
+    mean = (
+        f" (mean {recording.returns.mean():.2f})"
+        if recording.returns.shape[0] > 1 == recording.returns.shape[1]
+        else ""
+    )
+    print(f"  returns  {', '.join(returns)}{more}{mean}")
+
+
+def _text(returns: list[float]) -> str:
+    """The returns of one episode, those of several players with a stroke between them."""
+    return " / ".join(f"{gain:.2f}" for gain in returns)
+
+
+# --- a match: `scramjet eval RUN --against OTHER`
+
+
+USUAL_GAMES = 1000
+FEW_GAMES = 0.1
+"""Where fewer than this share of the games differ, the user is told how to get more of them."""
+
+
+def print_match(
+    match: Match,
+    games: int | None,
+    *,
+    seed: int | None,
+    max_steps: int | None,
+    as_json: bool,
+    show_progress: Callable[[str], None],
+) -> int:
+    """Play a match and print how it went; returns the exit code. `show_progress` writes over the line before it."""
+    for note in match.notes:
+        print(printable(note), file=sys.stderr, flush=True)
+    begun_at = time.monotonic()
+
+    def report(played: int, wanted: int) -> None:
+        left = (time.monotonic() - begun_at) * (wanted - played) / max(1, played)
+        show_progress(f"playing: {played:,} of {wanted:,} games, {left:.0f} s left" if played < wanted else "")
+
+    games = USUAL_GAMES if games is None else games
+    result = play_prepared(match, games, seed=seed, max_steps=max_steps, report=report)
+    if as_json:
+        place = {"checkpoint": str(match.checkpoint.path), "step": match.checkpoint.step}
+        print(json.dumps({**place, **result.as_dict()}))
+    else:
+        _print_result(result, match)
+    return 0
+
+
+def _print_result(result: MatchResult, match: Match) -> None:
+    """Print a match as a table by seats, with what to know about its games below."""
+    games, results = result.total.games, result.games
+    search = f" with {match.agent.search.spec.text}" if isinstance(match.agent, SearchPlayer) else ""
+    title = f"{short_path(match.checkpoint.path)} at step {match.checkpoint.step:,}{search} against {result.opponent}"
+    print(printable(f"{title}, {games:,} games of {shown_name(match.config.env)}:"))
+    print(f"  {'':<10} {'games':>7}   {'won':<25} {'drawn':<25} lost")
+    for seat, score in enumerate(result.by_seat, start=1):
+        print(f"  {f'seat {seat}':<10} {_score_text(score)}")
+    print(f"  {'all':<10} {_score_text(result.total)}")
+    print(f"  mean length  {result.mean_length:.1f}")
+    print(f"  distinct games  {results.num_distinct:,}")
+    if results.num_distinct < FEW_GAMES * games and any(_repeats_itself(p) for p in (match.agent, match.opponent)):
+        print("  the most likely moves repeat themselves: --temperature 1 draws them as in training")
+    if cut := int(results.is_cut.sum()):
+        print(f"  {cut:,} games did not end in time and count with their returns so far; --max-steps moves the bound")
+    for note in results.notes:
+        print(f"  {printable(note)}")
+
+
+def _repeats_itself(player: object) -> bool:
+    return isinstance(player, NetworkPlayer) and player.temperature.start == 0
+
+
+def _score_text(score: Score) -> str:
+    """Games, and the shares won, drawn and lost with their intervals, as cells of a table."""
+    cells = []
+    for count in (score.wins, score.draws, score.losses):
+        low, high = wilson_interval(count, score.games)
+        share = 100 * count / max(1, score.games)
+        cells.append(f"{f'{share:5.1f} % ({100 * low:.1f} to {100 * high:.1f})':<25}")
+    return f"{score.games:>7,}   {' '.join(cells)}".rstrip()

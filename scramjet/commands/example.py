@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import ast
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from scramjet.commands.arguments.example import Arguments
+from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.files import write_output
 from scramjet.runtime.shipped import shipped_file, shipped_names, shown_path
+from scramjet.settings import Positional
+
+DESCRIPTION = """Write an example into the current folder as a start; without a name, list the examples.
+
+  scramjet example corridor
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Which example."""
+
+    name: Annotated[str | None, Positional("NAME")] = None
+    """A name from the list."""
+
+
+def read(words: list[str]) -> tuple[Arguments]:
+    """What the words of the command say."""
+    return (parse(Arguments, words, prog="scramjet example", description=DESCRIPTION),)
 
 
 def example_command(arguments: Arguments) -> int:

@@ -8,17 +8,53 @@ import secrets
 import sys
 import threading
 import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
 
-from scramjet.commands.arguments.serve import Arguments
+from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, shortened
-from scramjet.web.context import THINKING
-from scramjet.web.security import ANY_ADDRESS, LOCAL_NAMES, Access
-from scramjet.web.server import make_app
-from scramjet.web.serving import make_server, open_socket
+
+DESCRIPTION = """Show the runs of a folder in the browser, live: curves, configs, checkpoints, games to watch and play.
+
+  scramjet serve
+  scramjet serve --runs-dir /data/runs --port 8080
+  scramjet serve --host 0.0.0.0             for others on the network, with a token
+
+Only this machine can open the page, unless --host says otherwise; then it needs a token, which is part of the URL.
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to show, and to whom."""
+
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs."""
+    port: int = 8000
+    """Port to listen on; 0: any that is free."""
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0: all of this machine's, with a token."""
+    token: str | None = None
+    """What a visitor must know; none: nothing on this machine, a new random one with --host."""
+    trust: bool = False
+    """Let runs name worlds in files or modules that you have not named yourself: they are run when watched or
+    played."""
+    open: bool = False
+    """Open the page in the browser."""
+
+
+def read(words: list[str]) -> tuple[Arguments]:
+    """What the words of the command say."""
+    return (parse(Arguments, words, prog="scramjet serve", description=DESCRIPTION),)
 
 
 def serve_command(arguments: Arguments) -> int:
     """Run `scramjet serve ...`; returns the exit code."""
+    from scramjet.web.context import THINKING  # help comes without them
+    from scramjet.web.security import LOCAL_NAMES, Access
+    from scramjet.web.server import make_app
+    from scramjet.web.serving import make_server, open_socket
+
     _check(arguments)
     is_local = arguments.host in LOCAL_NAMES
     access = Access(arguments.token or (None if is_local else secrets.token_urlsafe(24)), arguments.host)
@@ -55,6 +91,8 @@ def _is_plain(token: str) -> bool:
 
 
 def _url(host: str, port: int, token: str | None) -> str:
+    from scramjet.web.security import ANY_ADDRESS
+
     name = "127.0.0.1" if host in ANY_ADDRESS else host
     name = f"[{name}]" if ":" in name else name
     return f"http://{name}:{port}/" + (f"?token={token}" if token else "")

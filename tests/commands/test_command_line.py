@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from scramjet.cli import run
+from scramjet.cli import flags_module, run
 from scramjet.commands.arguments import eval, tournament, train
 from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
-from scramjet.commands.arguments.flags import flags_of
-from scramjet.commands.arguments.help_text import field_texts
 from scramjet.commands.arguments.train import Arguments, Place, base_config
-from scramjet.commands.command_line import parse, read_words
+from scramjet.commands.command_line import field_texts, flags_of, parse, read_words
 from scramjet.errors import ScramjetError
 from scramjet.training.config import names_of_other_libraries
 from scramjet.training.config.files import apply, field_docs, starting_config
@@ -87,7 +85,7 @@ def test_the_help_shows_exactly_the_flags_that_are_read_and_fits_80_columns(monk
             run([name, "--help"])
         assert not ending.value.code, name
         told = capsys.readouterr().out
-        all_flags = [*flags_of(importlib.import_module(f"scramjet.commands.arguments.{name}").Arguments)]
+        all_flags = [*flags_of(importlib.import_module(flags_module(name)).Arguments)]
         flags = [flag for flag in all_flags if flag.metavar is None]
         shown = set(re.findall(r"^  (--(?!env\.)\S+?)(?:, (--\S+))?(?= |$)", told, re.MULTILINE))
         both = {flag.spelling for flag in flags if flag.is_switch and (flag.default or name == "train")}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.cli import _COMMANDS
-from scramjet.commands.output.loading import loading_shown
+from scramjet.commands.command_line import loading_shown
 from tests.helpers.pages import make_run
 from tests.helpers.written_trials import finish_trial, write_study
 

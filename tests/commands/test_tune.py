@@ -43,7 +43,7 @@ def test_a_study_of_two_trials_trains_ordinary_runs_and_tells_the_best(tmp_path,
 
 
 def test_the_base_of_a_study_is_what_train_would_have(tmp_path, monkeypatch):
-    monkeypatch.setattr("scramjet.commands.tune.running.go_on", lambda *_, **__: pytest.fail("a study began"))
+    monkeypatch.setattr("scramjet.commands.study.go_on", lambda *_, **__: pytest.fail("a study began"))
     monkeypatch.setattr("scramjet.tuning.study.create_storage", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     kept: list[StudyFile] = []
     monkeypatch.setattr(StudyFile, "digest", lambda self: kept.append(self) or "")

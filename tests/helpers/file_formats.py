@@ -309,7 +309,7 @@ FORMATS = (
            ("training.config.reading", "runtime.toml_text", "training.config.files", "reports.run_files",
             "commands.train", "training.parallel.restarts", "telemetry.tracking.tracker", "web.run_list")),
     Format("config file", "config.toml", Toml(), (TRAIN_CONFIG, _load_config), (_load_config,),
-           ("commands.arguments.train", "commands.arguments.spaces", "training.config.yaml_text")),
+           ("commands.arguments.train", "commands.arguments.tune", "training.config.yaml_text")),
     Format("checkpoint's metadata", "runs/*/checkpoints/step_*/metadata.json", Metadata(), (*RUN, *GAMES, _load_policy),
            (_load_policy, look), ("runtime.checkpoint_format", "runtime.checkpoints")),
     Format("header of tensors", "runs/*/checkpoints/step_*/*.safetensors", Header(), (*RUN, *GAMES), (_load_policy,)),

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from scramjet.commands.arguments.env_parameters import parameter_help, split_env_parameters, typed_parameters
-from scramjet.commands.arguments.help_text import show_help
 from scramjet.commands.arguments.search import refuse_search
-from scramjet.commands.command_line import CommandLine, read_words
+from scramjet.commands.command_line import CommandLine, read_words, show_help
 from scramjet.errors import ConfigError
 from scramjet.runtime.ranks.environment import RANK_TIMEOUT
 from scramjet.runtime.runs import find_run

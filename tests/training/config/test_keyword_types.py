@@ -8,8 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_type_hints
 
-from scramjet.cli import _COMMANDS
-from scramjet.commands.arguments.help_text import field_texts
+from scramjet.cli import _COMMANDS, flags_module
+from scramjet.commands.command_line import field_texts
 from scramjet.training.config.keyword_types import PPOSettings, Settings
 from scramjet.training.config.keywords import TABLES
 from scramjet.training.config.run_config import RunConfig
@@ -75,7 +75,7 @@ def test_the_types_of_keywords_are_those_of_the_settings() -> None:
 
 
 def test_every_field_of_every_config_and_every_flag_has_a_text() -> None:
-    modules = [importlib.import_module(f"scramjet.commands.arguments.{name.replace('-', '_')}") for name in _COMMANDS]
+    modules = [importlib.import_module(flags_module(name)) for name in _COMMANDS]
     commands = [vars(module)[name] for module in modules for name in ("Arguments", "Place") if name in vars(module)]
     for kind in (RunConfig, *TABLES.values(), StudySettings, *commands):
         texts = field_texts(kind)

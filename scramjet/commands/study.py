@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from pathlib import Path
 
 from scramjet.commands.arguments import train
-from scramjet.commands.arguments.spaces import read_space
-from scramjet.commands.arguments.tune import Given, Place
+from scramjet.commands.arguments.tune import Given, Place, read_space
 from scramjet.commands.command_line import CommandLine
-from scramjet.commands.tune.showing import find_study, show_ended
 from scramjet.errors import ConfigError
 from scramjet.runtime.trust import said
 from scramjet.settings import flag
 from scramjet.training.worlds.trust import Caller, name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import make_display
+from scramjet.tuning.results import TuneResult
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
 from scramjet.tuning.study import BUDGET, Study
 from scramjet.tuning.trials import TrialServer
 
 
-def run_study(given: Given) -> int:
-    """Run the study that a command line says; returns the exit code."""
+def run_study(given: Given, resumed: Path | None, show: Callable[[Study, TuneResult], None]) -> int:
+    """Run a new study, or the one in the folder `resumed`, and show what it found; returns the exit code."""
     place = given.place
     with contextlib.closing(TrialServer(may_fork=True)) as server:
-        if place.resume is not None:
-            study = _resumed(given.line, [*given.dimensions, *(f"env.{name}" for name in given.env_values)], place)
+        if resumed is not None:
+            study = _resumed(
+                resumed, given.line, [*given.dimensions, *(f"env.{name}" for name in given.env_values)], place
+            )
         else:
             study = _new(given.line, given.dimensions, given.env_values, place)
         with study:
             result = go_on(study, make_display(place.display), server, ray=place.ray)
             if place.display != "quiet":
-                show_ended(study, result)
+                show(study, result)
     return result.exit_code
 
 
@@ -53,9 +56,8 @@ def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, s
     return new_study(base, {**space, **dimensions}, settings, place.studies_dir, place.study_name)
 
 
-def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
+def _resumed(folder: Path, given: CommandLine, varied: list[str], place: Place) -> Study:
     """Open the study of --resume, with a new budget if one is given; refuses everything else."""
-    assert place.resume is not None
     allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust", "ray")}
     allowed |= {("study", name) for name in BUDGET}
     refused = [flag(name) for name in varied] + [flag(path[-1]) for path in given.values if path not in allowed]
@@ -65,4 +67,4 @@ def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
             f"{', '.join(flag(name) for name in BUDGET)} may; to change more, begin a new study"
         )
     changes = {path[-1]: value for path, value in given.values.items() if path[0] == "study"}
-    return resumed_study(find_study(place.resume, place.studies_dir), changes, trust=place.trust)
+    return resumed_study(folder, changes, trust=place.trust)

@@ -1,4 +1,4 @@
-"""What `scramjet tune` shows of a study that has ended, and its reports."""
+"""`scramjet tune`: reads the command line, runs the study, shows what it found."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scramjet.commands.arguments.tune import Given, Place
+from scramjet.commands.command_line import CommandLine, loading_shown
 from scramjet.errors import ConfigError, RunError, printable
 from scramjet.runtime.files import check_output, is_stream, write_output
 from scramjet.runtime.trust import said
+from scramjet.settings import flag
 from scramjet.telemetry.readable import short_path
 from scramjet.tuning.methods.searches import repeats
 from scramjet.tuning.report import matplotlib_charts
@@ -19,6 +22,32 @@ from scramjet.tuning.report.table import terminal_table
 from scramjet.tuning.report.write import PAGE, WINNER, write_report
 from scramjet.tuning.results import TuneResult
 from scramjet.tuning.study import Study
+
+
+def tune_command(given: Given) -> int:
+    """Run `scramjet tune ...`; returns the exit code."""
+    if given.place.report is not None or given.place.out is not None:
+        return _report(given.line, given.place)
+    with loading_shown("tune"):
+        from scramjet.commands.study import run_study
+    place = given.place
+    resumed = None if place.resume is None else find_study(place.resume, place.studies_dir)
+    return run_study(given, resumed, show_ended)
+
+
+def _report(given: CommandLine, place: Place) -> int:
+    """Make and show the report of --report; refuses all flags that are not for it."""
+    if place.report is None:
+        raise ConfigError(f"--out {place.out} is for the plots of a report; add --report STUDY")
+    allowed = {("place", name) for name in ("report", "out", "studies_dir", "trust")}
+    refused = [flag(path[-1]) for path in given.values if path not in allowed]
+    if refused:
+        raise ConfigError(f"{refused[0]} has no use with --report, which runs nothing; leave it out")
+    show_report(find_study(place.report, place.studies_dir), place.out, trust=place.trust)
+    return 0
+
+
+# --- what is shown of a study
 
 
 def find_study(text: str, studies_dir: Path) -> Path:
