@@ -86,7 +86,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{close}'?" if close else ""
 
 
-def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str | None:
+def nearest(name: str, known: Iterable[str], likeness: float = 0.65) -> str | None:
     """Return the known name that is most like `name`, or None where none is; `likeness` is from 0 to 1, the same."""
     close = difflib.get_close_matches(
         str(name)[:100], list(known), n=1, cutoff=likeness

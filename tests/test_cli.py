@@ -54,6 +54,7 @@ def test_a_module_run_by_its_name_is_the_command_or_says_so():
     for module, code, words in (
         ("scramjet.cli --version", 0, f"scramjet {scramjet.__version__}"),
         ("scramjet.cli trian", 2, "Did you mean 'train'?"),
+        ("scramjet.cli bread", 2, "unknown command 'bread'. Commands: train"),
         ("scramjet.commands.train cartpole", 2, "type `python -m scramjet COMMAND`"),
     ):
         done = shell(f"{sys.executable} -m {module} 2>&1")

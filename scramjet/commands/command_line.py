@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from scramjet.errors import ConfigError, shortened
+from scramjet.runtime.runs import find_run
 from scramjet.runtime.terminal import is_screen, show_over
 from scramjet.settings import NO_FIT, Flat, NoFlag, Positional, Spelling, describe, fit, flag, nearest_choice
 from scramjet.training.config.names_of_other_libraries import suggestion
@@ -183,6 +184,20 @@ def _flags_of_training() -> set[str]:
 def _shown(text: str) -> str:
     """Short text as it was typed, long text shortened."""
     return text if 0 < len(text) <= 100 else shortened(text)
+
+
+def require_run(text: str, runs_dir: Path) -> None:
+    """Raise the error of a RUN whose folder does not exist, before torch is loaded to read it.
+
+    A text that may be something else (a name, FILE.py:Name, RUN@SEARCH) is left to what loads it.
+    """
+    parent = os.path.basename(os.path.dirname(text))
+    if os.sep in text and not any(each in text for each in (":", "@", ".py")) and parent not in _OF_CHECKPOINTS:
+        find_run(text, runs_dir)
+
+
+_OF_CHECKPOINTS = ("checkpoints", "opponents")
+"""Folders of a run that hold checkpoints."""
 
 
 # --- flags made from a dataclass, and the values that their texts stand for

@@ -63,6 +63,7 @@ def test_help_mistakes_lists_reports_and_the_page_of_runs_come_without_torch(tmp
         tuple(f"{name} --no-such-flag" for name in _COMMANDS): SLOW | OF_SHOWING,
         ("train cartpole --num-envs 0", "train cartpole --gamma 2", "train nowhere"): SLOW | OF_SHOWING,
         ("list", "list maze", "example corridor"): SLOW | OF_SHOWING,
+        tuple(f"{name} runs/nope" for name in ("eval", "play", "export-page", "grade")): SLOW | OF_SHOWING,
         ("plot runs", "compare a b", "tune --report studies/s"): SLOW - {"optuna", "plotly"},
         (PAGES,): SLOW - {"optuna", "plotly"},
     }
@@ -73,7 +74,7 @@ def test_help_mistakes_lists_reports_and_the_page_of_runs_come_without_torch(tmp
     assert [step for step, _, _ in told] == [line for line, _ in expected], done.stderr
     for (step, code, loaded), (_, too_slow) in zip(told, expected, strict=True):
         assert not too_slow & set(loaded), step
-        is_mistake = step[0] in ("trian", "train") or "--no-such-flag" in step
+        is_mistake = step[0] in ("trian", "train") or step[-1] in ("--no-such-flag", "runs/nope")
         assert code == (2 if is_mistake and "--help" not in step else 0), step
 
 

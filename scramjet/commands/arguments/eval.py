@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from scramjet.commands.arguments.env_parameters import split_env_parameters
-from scramjet.commands.command_line import parse
+from scramjet.commands.command_line import parse, require_run
 from scramjet.settings import Positional
 
 DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones where its run has eval.samples.
@@ -82,4 +82,6 @@ class Arguments:
 def read(words: list[str]) -> tuple[Arguments, dict[str, str]]:
     """What the words of the command say, and the values of `--env.NAME` flags."""
     words, env_values = split_env_parameters(words)
-    return parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION), env_values
+    given = parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION)
+    require_run(given.path, given.runs_dir)
+    return given, env_values

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from scramjet.commands.arguments.env_parameters import split_env_parameters
-from scramjet.commands.command_line import parse
+from scramjet.commands.command_line import parse, require_run
 from scramjet.settings import Positional
 
 DESCRIPTION = """Write one HTML file in which anyone can play against a trained agent or watch it.
@@ -42,4 +42,6 @@ class Arguments:
 def read(words: list[str]) -> tuple[Arguments, dict[str, str]]:
     """What the words of the command say, and the values of `--env.NAME` flags."""
     words, env_values = split_env_parameters(["--out" if word == "-o" else word for word in words])
-    return parse(Arguments, words, prog="scramjet export-page", description=DESCRIPTION), env_values
+    given = parse(Arguments, words, prog="scramjet export-page", description=DESCRIPTION)
+    require_run(given.path, given.runs_dir)
+    return given, env_values

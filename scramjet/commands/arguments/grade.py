@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from scramjet.commands.command_line import parse
+from scramjet.commands.command_line import parse, require_run
 from scramjet.settings import Positional
 
 DESCRIPTION = """Grade the moves of a player of Connect Four (6 x 7) by perfect play, with or without search.
@@ -47,4 +47,6 @@ class Arguments:
 
 def read(words: list[str]) -> tuple[Arguments]:
     """What the words of the command say."""
-    return (parse(Arguments, words, prog="scramjet grade", description=DESCRIPTION),)
+    given = parse(Arguments, words, prog="scramjet grade", description=DESCRIPTION)
+    require_run(given.player, given.runs_dir)
+    return (given,)

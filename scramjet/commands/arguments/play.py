@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from scramjet.commands.arguments.env_parameters import split_env_parameters
-from scramjet.commands.command_line import parse
+from scramjet.commands.command_line import parse, require_run
 from scramjet.settings import Positional
 
 DESCRIPTION = """Play a game yourself, against a trained agent or another player.
@@ -53,4 +53,6 @@ class Arguments:
 def read(words: list[str]) -> tuple[Arguments, dict[str, str]]:
     """What the words of the command say, and the values of `--env.NAME` flags."""
     words, env_values = split_env_parameters(words)
-    return parse(Arguments, words, prog="scramjet play", description=DESCRIPTION), env_values
+    given = parse(Arguments, words, prog="scramjet play", description=DESCRIPTION)
+    require_run(given.path, given.runs_dir)
+    return given, env_values
