@@ -99,9 +99,9 @@ MATHEMATICS = {
 }
 """Modules of others that are no way to a file or a process by themselves."""
 OF_OURS = {
-    *("scramjet.kernels.gpu.blocks", "scramjet.compile.jit", "scramjet.kernels.operations"),
-    *("scramjet.kernels.gpu.language", "scramjet.compile.vector_maths", "scramjet.errors", "scramjet.settings"),
-    "scramjet.policies.compressed_values",  # mathematics that networks need as well
+    *("scramjet.compile.jit", "scramjet.compile.vector_maths", "scramjet.errors", "scramjet.settings"),
+    *("scramjet.kernels.gpu.language", "scramjet.kernels.operations"),
+    "scramjet.policies.layers",  # mathematics that networks need as well
     "scramjet.runtime.ranks.moments",
 }
 OUTSIDE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "load", "save", "fromfile", "tofile", "memmap"}

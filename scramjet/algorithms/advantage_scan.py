@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scramjet.kernels.gpu.blocks import power_of_two
-from scramjet.kernels.gpu.language import HAS_TRITON, triton_jit
+from scramjet.kernels.gpu.language import HAS_TRITON, power_of_two, triton_jit
 
 if HAS_TRITON:
     import triton.language as tl

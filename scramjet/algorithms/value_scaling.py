@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from scramjet.policies.compressed_values import symexp, symlog
+from scramjet.policies.layers import symexp, symlog
 from scramjet.runtime.ranks.moments import joined, moments_of
 
 KEPT_SHARE = 0.9

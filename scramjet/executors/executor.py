@@ -18,7 +18,7 @@ from scramjet.compile.addresses import StepCalls
 from scramjet.executors.losses import LossSettings, OwnLosses
 from scramjet.executors.samples import Minibatches, Samples
 from scramjet.executors.supports import Watched
-from scramjet.policies.compressed_values import TwoHotHead
+from scramjet.policies.layers import TwoHotHead
 from scramjet.policies.policy import Policy
 
 

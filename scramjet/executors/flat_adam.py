@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.executors.supports import why_not_adam
-from scramjet.kernels.gpu.blocks import power_of_two
+from scramjet.kernels.gpu.language import power_of_two
 from scramjet.kernels.gpu.steps import norm_kernel, step_kernel
 
 

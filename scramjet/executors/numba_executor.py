@@ -23,7 +23,7 @@ from scramjet.kernels.operations import has_hooks
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
 from scramjet.policies.policy import Policy
-from scramjet.policies.recurrent.cores import Core, LayeredCore
+from scramjet.policies.recurrent import Core, LayeredCore
 from scramjet.policies.symmetries import CanonicalNetwork
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from scramjet.executors.losses import LossSettings
 from scramjet.executors.samples import Minibatches, Samples
 from scramjet.kernels.cpu import acting, dense, losses, recurrent
 from scramjet.kernels.cpu import steps as step_kernels
+from scramjet.kernels.cpu.recurrent import CoreNumbers
 from scramjet.kernels.cpu.steps import NUM_TERMS, TERMS
-from scramjet.policies.recurrent.autograd import CoreNumbers
-from scramjet.policies.recurrent.cores import GRU, LSTM, LayeredCore, MinGRU
+from scramjet.policies.recurrent import GRU, LSTM, LayeredCore, MinGRU
 
 BLOCK = 128
 """Rows that a thread computes at a time; gradient steps with memory take whole sequences instead."""

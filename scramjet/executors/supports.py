@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from scramjet.kernels.operations import HOOKS
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.policy import Policy
-from scramjet.policies.recurrent.cores import Layer, LayeredCore
+from scramjet.policies.recurrent import Layer, LayeredCore
 
 DISTRIBUTIONS: tuple[type[Distribution], ...] = (Categorical, MultiCategorical, DiagonalGaussian)
 _MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))

@@ -23,7 +23,7 @@ from scramjet.executors.samples import Samples
 from scramjet.executors.supports import DISTRIBUTIONS, replaced_method
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.kernels.gpu import losses
-from scramjet.kernels.gpu.blocks import blocks_of, power_of_two
+from scramjet.kernels.gpu.language import blocks_of, power_of_two
 from scramjet.kernels.gpu.losses import TERMS
 from scramjet.kernels.gpu.selection import select_numbers, select_rows
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical

@@ -21,8 +21,7 @@ from scramjet.executors.flat_adam import FlatWeights, take_step
 from scramjet.executors.losses import LossSettings
 from scramjet.executors.samples import Samples
 from scramjet.executors.triton_plan import SMALLEST_BLOCK, Plan, Tuning, forward_block
-from scramjet.kernels.gpu.blocks import blocks_of, even_programs, product_size
-from scramjet.kernels.gpu.language import HAS_TRITON
+from scramjet.kernels.gpu.language import HAS_TRITON, blocks_of, even_programs, product_size
 from scramjet.kernels.gpu.losses import chunk_kernel, statistics_kernel
 from scramjet.kernels.gpu.mlp import act_kernel, gradients_kernel, value_kernel
 from scramjet.kernels.gpu.steps import TERMS, reduce_kernel

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from scramjet.engine.privileged import is_privileged
 from scramjet.executors.executor import named_layer
 from scramjet.executors.supports import are_alike, why_torch
-from scramjet.kernels.gpu.blocks import product_size
+from scramjet.kernels.gpu.language import product_size
 from scramjet.kernels.operations import has_hooks
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.encoders.grids import GridCNN

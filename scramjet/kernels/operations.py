@@ -1,18 +1,22 @@
-"""Whether layers, losses and advantages on the GPU are Triton's kernels: a setting of the process, as torch's precision
-is, and a matter of what the layers are. Importing this loads neither Triton nor the kernels.
+"""The operations of networks that have kernels, each beside its plain form in torch, and the one place that chooses.
 
-Kernels read the weights of modules and do not call them. So what a user has changed, replaced or hooked into is left to
-torch.
+Triton's kernels take tensors on a GPU if Triton is installed and `--no-fused` does not forbid them: a setting of the
+process, as torch's precision is. They read the weights of modules and do not call them, so what a user has changed,
+replaced or hooked into is left to torch. Importing this does not load Triton.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_modules
+
+from scramjet.compile.addresses import AVAILABLE
+from scramjet.kernels.cpu import planning, recurrent
 
 _are_allowed = True
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -61,7 +65,7 @@ def is_plain_convolution(module: nn.Module) -> bool:
     )
 
 
-# --- Runs the trunk and the heads of a network, and scales rows: by kernels where they take them, else by torch
+# --- linear layers
 
 
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
@@ -142,7 +146,7 @@ def _is_plain(layer: nn.Module) -> bool:
     )
 
 
-# --- What the kernels of convolutions do not take; importing this loads neither Triton nor the kernels
+# --- convolutions
 
 
 def is_mapped(tensor: Tensor) -> bool:
@@ -160,3 +164,180 @@ def are_convolutions(layers: nn.Module) -> bool:
         and all(type(layer) is nn.ReLU for layer in activations)
         and not has_hooks([layers, *layers])
     )
+
+
+# --- observations
+
+
+def normalized(obs: Tensor, mean: Tensor, variance: Tensor, clip: float) -> Tensor:
+    """Observations [B, *shape] shifted and scaled by mean and variance, float64 [*shape], and clipped."""
+    fits = obs.shape[1:] == mean.shape or (obs.dim() == 1 and mean.shape == (1,))
+    if fits and takes_kernels(obs) and not (obs.requires_grad or is_traced()):
+        from scramjet.kernels.gpu import normalizing
+
+        return normalizing.normalized(obs, mean, variance, clip)
+    scale = (variance + 1e-8).rsqrt().float()
+    return ((obs.float() - mean.float()) * scale).clamp(-clip, clip)
+
+
+def turned_boards(obs: Tensor, sources: Tensor) -> Tensor:
+    """All turned boards of observations [B, *shape], [G, B, *shape]: number i of board g is number `sources` [G, N]
+    [g, i] of the original."""
+    flat = obs.flatten(1)
+    every = [flat.index_select(1, each) for each in sources]
+    return torch.stack(every).view(len(sources), *obs.shape)
+
+
+def canonical_boards(obs: Tensor, sources: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Of all turned boards of each observation the one whose numbers times `order` [N] have the highest sum,
+    [B, *shape], and which one it is, [B]."""
+    if takes_kernels(obs) and not is_mapped(obs):
+        from scramjet.kernels.gpu import boards
+
+        return boards.canonical_boards(obs, sources, order)
+    turned = turned_boards(obs, sources)
+    rank = (turned.flatten(2) * order).sum(-1)  # [G, B] in float64: other boards have other numbers
+    chosen = rank.argmax(0)  # [B]
+    rows = torch.arange(len(obs), device=obs.device)
+    return turned[chosen, rows], chosen
+
+
+# --- planning on grids
+
+
+def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
+    """The values [B, H, W] of rewards and shares [B, H, W] once they no longer change; shares are in [0, 1].
+
+    If that takes more than `max_sweeps` sweeps, values are those of that moment, and so are the gradients.
+    """
+    values: Tensor = _Propagate.apply(reward, passes, max_sweeps)
+    return values
+
+
+class _Propagate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
+        reward, passes = reward.detach().contiguous(), passes.detach().contiguous()
+        value = torch.empty_like(reward)
+        if reward.is_cuda:
+            from scramjet.kernels.gpu import planning as on_gpu  # machines without a GPU cannot import it
+
+            on_gpu.sweep(reward, passes, max_sweeps, value)
+        else:
+            planning.sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
+        ctx.save_for_backward(reward, passes, value)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        reward, passes, value = ctx.saved_tensors
+        to_reward, to_passes = torch.empty_like(reward), torch.empty_like(passes)
+        tensors = (reward, passes, value, grads[0].contiguous(), to_reward, to_passes)
+        if reward.is_cuda:
+            from scramjet.kernels.gpu import planning as on_gpu
+
+            on_gpu.route_back(*tensors)
+        else:
+            planning.route_back(*(tensor.numpy() for tensor in tensors))
+        return to_reward, to_passes, None
+
+
+# --- recurrences
+
+
+class Passes(Protocol):
+    """The forward and backward pass of a recurrence on one kind of device."""
+
+    def forward(
+        self, features: Tensor, state: Tensor, begins: Tensor | None, weights: Sequence[Tensor], keeps: bool
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Outputs [T, B, H], the state after the last step and, with `keeps`, what `backward` needs."""
+
+    def backward(
+        self, to_outputs: Tensor, to_after: Tensor, features: Tensor, state: Tensor, begins: Tensor | None,
+        weights: Sequence[Tensor], needs_features: bool, kept: Any,
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """Gradients of features, state and weights; may overwrite what was kept."""
+
+
+class Recurrence(NamedTuple):
+    """One kind of recurrence: as torch's operators compute it, and as the compiled kernels do on CPU and GPU."""
+
+    plain: Callable[..., tuple[Tensor, Tensor]]
+    """(features, state, begins, *weights) to (outputs, state after); weights: of the features, bias, of the state."""
+    name: str
+    """lstm, gru or mingru."""
+
+    def run(self, features: Tensor, state: Tensor, begins: Tensor | None, weights: tuple[Tensor, ...]) -> Any:
+        """Outputs [T, B, H] and the state after the last step: compiled where these tensors allow it, else by torch."""
+        passes = self.passes(features, state, weights)
+        if passes is None:
+            return self.plain(features, state, begins, *weights)
+        if torch.is_grad_enabled():
+            return _CompiledRecurrence.apply(self, passes, features, state, begins, *weights)
+        return passes.forward(features, state, begins, weights, keeps=False)[:2]
+
+    def passes(self, features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> Passes | None:
+        """The compiled passes that take these tensors; None if there are none."""
+        if can_run_compiled(features, state, weights):
+            return recurrent.CompiledPasses(recurrent.KINDS[self.name])
+        if not takes_kernels(features) or is_traced():
+            return None
+        from scramjet.kernels.gpu import recurrent as passes
+
+        return passes.choose(self.name, features, state, weights)
+
+
+def can_run_compiled(features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> bool:
+    """Whether the kernels for the CPU take these tensors: float32 there, outside autocast and torch.compile."""
+    tensors = (features, state, weights[0])
+    return (
+        AVAILABLE
+        and all(tensor.dtype is torch.float32 and tensor.is_cpu for tensor in tensors)
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
+class _CompiledRecurrence(torch.autograd.Function):
+    """A recurrence whose forward and backward passes are compiled kernels."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kind: Recurrence,
+        passes: Passes,
+        features: Tensor,
+        state: Tensor,
+        begins: Tensor | None,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        outputs, after, ctx.kept = passes.forward(features, state, begins, weights, keeps=True)
+        ctx.kind, ctx.passes = kind, passes
+        ctx.save_for_backward(features, state, begins, *weights)
+        return outputs, after
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        features, state, begins, *weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _plain_backward(ctx, grads, features, state, begins, weights)
+        kept, ctx.kept = ctx.kept, None
+        if kept is None:  # a second backward pass: the first one overwrote it
+            kept = ctx.passes.forward(features, state, begins, weights, keeps=True)[2]
+        to_features, to_state, *to_weights = ctx.passes.backward(
+            *grads, features, state, begins, weights, ctx.needs_input_grad[2], kept
+        )
+        return None, None, to_features, to_state, None, *to_weights[: len(weights)]
+
+
+def _plain_backward(
+    ctx: Any, grads: tuple[Tensor, ...], features: Tensor, state: Tensor, begins: Tensor | None, weights: list[Tensor]
+) -> tuple[Any, ...]:
+    """The gradients by torch's operators, which can be differentiated again."""
+    is_needed = [ctx.needs_input_grad[i] for i in (2, 3, *range(5, 5 + len(weights)))]
+    inputs = [tensor for tensor, needed in zip((features, state, *weights), is_needed, strict=True) if needed]
+    outputs = ctx.kind.plain(features, state, begins, *weights)
+    found = iter(torch.autograd.grad(outputs, inputs, grads, create_graph=True))
+    to_features, to_state, *to_weights = [next(found) if needed else None for needed in is_needed]
+    return None, None, to_features, to_state, None, *to_weights

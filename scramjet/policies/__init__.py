@@ -1,6 +1,6 @@
 """Policies: networks, distributions over actions, and what observations go through before them.
 
-Names load when they are first used, because the compiled functions in this folder need no torch.
+Names load when they are first used, because configs need no torch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ _NAMES_IN: dict[str, tuple[str, ...]] = {
         "MultiCategorical",
         "make_distribution",
     ),
-    "encoders.choice": ("make_encoder",),
     "encoders.grids": ("GridCNN",),
     "encoders.images": (
         "ImpalaCNN",
         "NatureCNN",
     ),
-    "recurrent.cores": (
+    "recurrent": (
         "GRU",
         "LSTM",
         "Core",
@@ -40,6 +39,7 @@ _NAMES_IN: dict[str, tuple[str, ...]] = {
         "SeparateActorCritic",
         "SharedActorCritic",
         "default_network",
+        "make_encoder",
     ),
     "observations": ("Observations",),
     "policy": ("Policy",),
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from scramjet.policies.distributions import MultiCategorical as MultiCategorical
     from scramjet.policies.distributions import make_distribution as make_distribution
     from scramjet.policies.encoders.attention import make_entity_network as make_entity_network
-    from scramjet.policies.encoders.choice import make_encoder as make_encoder
     from scramjet.policies.encoders.entities import EntitySpec as EntitySpec
     from scramjet.policies.encoders.entities import EntityStream as EntityStream
     from scramjet.policies.encoders.grids import GridCNN as GridCNN
@@ -69,13 +68,14 @@ if TYPE_CHECKING:
     from scramjet.policies.networks import SeparateActorCritic as SeparateActorCritic
     from scramjet.policies.networks import SharedActorCritic as SharedActorCritic
     from scramjet.policies.networks import default_network as default_network
+    from scramjet.policies.networks import make_encoder as make_encoder
     from scramjet.policies.observations import Observations as Observations
     from scramjet.policies.policy import Policy as Policy
-    from scramjet.policies.recurrent.cores import GRU as GRU
-    from scramjet.policies.recurrent.cores import LSTM as LSTM
-    from scramjet.policies.recurrent.cores import Core as Core
-    from scramjet.policies.recurrent.cores import MinGRU as MinGRU
-    from scramjet.policies.recurrent.cores import make_core as make_core
+    from scramjet.policies.recurrent import GRU as GRU
+    from scramjet.policies.recurrent import LSTM as LSTM
+    from scramjet.policies.recurrent import Core as Core
+    from scramjet.policies.recurrent import MinGRU as MinGRU
+    from scramjet.policies.recurrent import make_core as make_core
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
 from scramjet.engine.privileged import is_privileged
-from scramjet.kernels.operations import is_traced, takes_kernels
+from scramjet.kernels.operations import normalized
 from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.ranks.moments import joined_over
 
@@ -72,14 +72,7 @@ class ObservationNormalizer(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Normalize [B, *shape]; the statistics change only in `update`."""
-        moments = self.moments
-        fits = obs.shape[1:] == moments.mean.shape or (obs.dim() == 1 and moments.mean.shape == (1,))
-        if fits and takes_kernels(obs) and not (obs.requires_grad or is_traced()):
-            from scramjet.kernels.gpu.normalizing import normalized  # loads Triton
-
-            return normalized(obs, moments.mean, moments.variance, self.clip)
-        scale = (moments.variance + 1e-8).rsqrt().float()
-        return ((obs.float() - moments.mean.float()) * scale).clamp(-self.clip, self.clip)
+        return normalized(obs, self.moments.mean, self.moments.variance, self.clip)
 
     def update(self, obs: Tensor, ranks: Ranks = ALONE, counts: Tensor | None = None) -> None:
         """Add the observations of a rollout, [B, *shape] on each of the `ranks`, to the statistics.

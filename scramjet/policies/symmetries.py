@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from scramjet.envs.api import Box, Discrete, MultiBinary, Symmetry
 from scramjet.errors import ConfigError, WorldError
-from scramjet.kernels.operations import is_mapped, takes_kernels
+from scramjet.kernels.operations import canonical_boards, turned_boards
 from scramjet.policies.layers import PolicyOutput
 
 MOST_SYMMETRIES = 64
@@ -58,9 +58,7 @@ class SymmetryTables(nn.Module):
 
     def turned(self, obs: Tensor) -> Tensor:
         """All turned boards of observations [B, *shape], [G, B, *shape]."""
-        flat = obs.flatten(1)
-        every = [flat.index_select(1, sources) for sources in self.obs_sources]
-        return torch.stack(every).view(self.count, *obs.shape)
+        return turned_boards(obs, self.obs_sources)
 
 
 def _permutation(symmetry: Symmetry, given: np.ndarray, numbers: np.ndarray, what: str) -> np.ndarray:
@@ -116,15 +114,7 @@ class CanonicalNetwork(nn.Module):
 
     def canonical(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """The turned boards that the network sees, [B, *shape], and the numbers of their symmetries, [B]."""
-        if takes_kernels(obs) and not is_mapped(obs):
-            from scramjet.kernels.gpu.boards import canonical_boards
-
-            return canonical_boards(obs, self.tables.obs_sources, self.order)
-        turned = self.tables.turned(obs)  # [G, B, *shape]
-        rank = (turned.flatten(2) * self.order).sum(-1)  # [G, B] in float64: other boards have other numbers
-        chosen = rank.argmax(0)  # [B]
-        rows = torch.arange(len(obs), device=obs.device)
-        return turned[chosen, rows], chosen
+        return canonical_boards(obs, self.tables.obs_sources, self.order)
 
 
 class AveragedNetwork(nn.Module):

@@ -23,12 +23,11 @@ from scramjet.engine.wrappers import ConcatenatedPool, FrameStackPool, check_sta
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.executors.choice import WIDEST
-from scramjet.policies.action_bounds import bounds_note
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.distributions import bounds_note
 from scramjet.policies.networks import check_network_memory, count_parameters, default_network
-from scramjet.policies.policy import Policy
+from scramjet.policies.policy import Policy, check_value_layer
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
-from scramjet.policies.value_layer import check_value_layer
 from scramjet.runtime.machine import available_cores, free_cores
 from scramjet.search.rows import SearchSettings
 from scramjet.training.asynchronous.ray.cluster import remote_pools

@@ -21,8 +21,7 @@ from scramjet.algorithms.value_scaling import PopArt, Symlog, ValueScale
 from scramjet.errors import TrainingError
 from scramjet.executors.executor import Diagnostics, Executor
 from scramjet.executors.losses import OwnLosses
-from scramjet.policies.policy import Policy
-from scramjet.policies.value_layer import value_layer
+from scramjet.policies.policy import Policy, value_layer
 from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.ranks.moments import joined_over, of_all
 from scramjet.telemetry.metrics import metric_for

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from scramjet.algorithms.value_scaling import KEPT_SHARE, MIN_DEVIATION, PopArt, Symlog
-from scramjet.policies.compressed_values import BIN_RANGE, TwoHotHead, symexp, symlog, two_hot
+from scramjet.policies.layers import BIN_RANGE, TwoHotHead, symexp, symlog, two_hot
 
 
 def popart_of(features=5, **given):

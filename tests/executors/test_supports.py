@@ -15,7 +15,7 @@ from scramjet.executors.numba_executor import UnsupportedPolicyError, numba_netw
 from scramjet.executors.supports import are_alike, what_learns, why_not_adam, why_torch
 from scramjet.executors.triton_plan import UnsupportedMLPError, plan_of
 from scramjet.policies import Categorical, DiagonalGaussian, Policy, PolicyConfig, default_network
-from scramjet.policies.recurrent.cores import Layer
+from scramjet.policies.recurrent import Layer
 
 OBS, CHOICES, POINTS = Box(-1, 1, (3,)), Discrete(2), Box(-1, 1, (2,), np.float32)
 

@@ -146,7 +146,7 @@ def test_rows_of_length_1_and_their_gradients_are_those_of_torch(device):
 
 
 def test_observations_are_normalized_as_by_torch(device, monkeypatch):
-    monkeypatch.setattr("scramjet.policies.normalization.takes_kernels", lambda _: True)  # interpreted, too
+    monkeypatch.setattr("scramjet.kernels.operations.takes_kernels", lambda _: True)  # interpreted, too
     for shape in ((1,), (3,), (2, 700)):
         for dtype in (torch.float32, torch.float64, torch.uint8, torch.int32, torch.bool):
             normalizer = ObservationNormalizer(shape, clip=2.0).to(device)
@@ -161,7 +161,7 @@ def test_observations_are_normalized_as_by_torch(device, monkeypatch):
 
 
 def test_observations_without_their_batch_or_of_another_width_are_left_to_torch(device, monkeypatch):
-    monkeypatch.setattr("scramjet.policies.normalization.takes_kernels", lambda _: True)
+    monkeypatch.setattr("scramjet.kernels.operations.takes_kernels", lambda _: True)
     normalizer, obs = ObservationNormalizer((4,)).to(device), torch.randn(3, 4, device=device)
     expected = normalizer(obs)
     torch.testing.assert_close(normalizer(obs[1]), expected[1])

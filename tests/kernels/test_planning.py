@@ -14,6 +14,7 @@ import torch
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 
 from scramjet.errors import ConfigError
+from scramjet.kernels.cpu import planning as on_cpu
 from scramjet.kernels.gpu import planning as rows
 from scramjet.policies import PolicyConfig
 from scramjet.policies.encoders import value_propagation
@@ -107,11 +108,11 @@ SMALL_GRIDS = [((2, 1), "random"), *(((3, 7), kind) for kind in ("random", "shar
 def test_kernels_of_small_grids_run_lane_by_lane_give_what_the_cpu_gives(monkeypatch, shape, kind):
     reward, passes, grad = grids_of_kind(kind, shape, 32 // shape[0] + 1)  # one more than a warp takes
     value, settled, max_sweeps = np.empty_like(reward), np.empty_like(reward), shape[0] * shape[1]
-    value_propagation.sweep(reward, passes, max_sweeps, value)
+    on_cpu.sweep(reward, passes, max_sweeps, value)
     run_rows(monkeypatch, rows.sweep_kernel(*shape), (reward, passes, max_sweeps * shape[0], settled), shape[0])
     np.testing.assert_allclose(settled, value, rtol=0, atol=1e-6)
     expected, routed = np.empty((2, *reward.shape), np.float32), np.empty((2, *reward.shape), np.float32)
-    value_propagation.route_back(reward, passes, value, grad, *expected)
+    on_cpu.route_back(reward, passes, value, grad, *expected)
     run_rows(monkeypatch, rows.route_back_kernel(*shape), (reward, passes, value, grad, *routed), shape[0])
     np.testing.assert_allclose(routed, expected, rtol=1e-5, atol=1e-5)
 
@@ -120,7 +121,7 @@ def test_kernels_of_small_grids_run_lane_by_lane_give_what_the_cpu_gives(monkeyp
 def test_gradients_that_are_none_or_endless_end_too(monkeypatch):
     reward, passes, grad = grids_of_kind("random", (3, 4))
     value, routed = np.empty_like(reward), np.empty((2, *reward.shape), np.float32)
-    value_propagation.sweep(reward, passes, 12, value)
+    on_cpu.sweep(reward, passes, 12, value)
     grad[0, 1, 1], grad[1, 2, 0] = np.nan, np.inf
     run_rows(monkeypatch, rows.route_back_kernel(3, 4), (reward, passes, value, grad, *routed), 3)
     assert np.isfinite(routed).all((0, 2, 3)).tolist() == [False, False, True, True]
@@ -131,7 +132,7 @@ import numpy as np
 import torch
 from numba import cuda
 from scramjet.policies import PolicyConfig
-from scramjet.policies.encoders import value_propagation as on_cpu
+from scramjet.kernels.cpu import planning as on_cpu
 from scramjet.kernels.gpu import planning as on_gpu
 
 def simulate(kernel, num_blocks, block, shared_bytes, arguments):

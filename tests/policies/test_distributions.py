@@ -12,8 +12,7 @@ from torch import distributions as reference
 
 from scramjet.errors import ConfigError
 from scramjet.policies import Categorical, DiagonalGaussian, MultiCategorical, PolicyConfig, make_distribution
-from scramjet.policies.action_bounds import bounds_note
-from scramjet.policies.colored_noise import colored
+from scramjet.policies.distributions import bounds_note, colored
 from scramjet.training.config.run_config import RunConfig
 
 MULTI = MultiCategorical(MultiDiscrete([3, 2, 4]))

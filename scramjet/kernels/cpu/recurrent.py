@@ -8,11 +8,14 @@ where no episode begins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from scramjet.compile.addresses import AddressedFunction, call, flags, float_rows, floats, record_at, words
+from scramjet.compile.addresses import AddressedFunction, Task, call, flags, float_rows, floats, record_at, words
 from scramjet.compile.blas import multiply, multiply_transposed, set_blas_threads
 from scramjet.compile.jit import callable_from_compiled
 from scramjet.compile.vector_maths import add, copy, fill, inlined
@@ -254,6 +257,7 @@ def _backward_over_steps(step_back: Any, carries_outputs: bool) -> Any:
 LSTM = sequences(lstm_step, lstm_step_back, carries_outputs=False)
 GRU = sequences(gru_step, gru_step_back, carries_outputs=True)
 MINGRU = sequences(mingru_step, mingru_step_back, carries_outputs=True)
+KINDS = {"lstm": LSTM, "gru": GRU, "mingru": MINGRU}
 
 
 @AddressedFunction
@@ -340,3 +344,109 @@ def backward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         )
         call(work.function, arguments)
     set_blas_threads(threads)
+
+
+# --- whole sequences of torch tensors, split among threads
+
+THREADS_FROM_UNITS = 16_384
+"""Outputs (units of all rows and steps) from which on several threads save more time than it takes to wake them."""
+ROWS_PER_PART = 4
+"""The fewest rows for a thread: each thread reads all weights at every step."""
+
+
+class CompiledPasses(NamedTuple):
+    """The passes of the kernels for the CPU."""
+
+    sequences: Sequences
+
+    def forward(
+        self, features: Tensor, state: Tensor, begins: Tensor | None, weights: Sequence[Tensor], keeps: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return forward(self.sequences, features, state, begins, weights)
+
+    def backward(self, *arguments: Any) -> tuple[Tensor | None, ...]:
+        return backward(self.sequences, *arguments)
+
+
+class CoreNumbers:
+    """One layer of a core as the kernels take it: addresses of weights, sizes, and room for transposed weights."""
+
+    def __init__(self, weights: Sequence[Tensor], state_size: int) -> None:
+        """Weights of the features [F, G], bias, and of the state [H, G'], which may be missing."""
+        weight, bias, *others = weights
+        num_units = state_size if not others else len(others[0])
+        shapes = [weight.shape, bias.shape, others[0].shape if others else torch.Size([num_units, 0])]
+        self.shapes = shapes
+        self._back = [torch.empty(shape[1], shape[0]) for shape in (shapes[0], shapes[2])]
+        sizes = [shapes[0][0], shapes[2][0], shapes[1][0], shapes[0][1], shapes[2][1], state_size]
+        self.numbers = np.array([0, 0, 0, *(tensor.data_ptr() for tensor in self._back), *sizes], np.int64)
+        self.point_to(weights)
+
+    def point_to(self, weights: Sequence[Tensor]) -> None:
+        """Use these weights; they must be contiguous, and somebody must keep them alive."""
+        self.numbers[: len(weights)] = [tensor.data_ptr() for tensor in weights]
+
+    @property
+    def size(self) -> int:
+        """Units in the output of a step."""
+        return int(self.numbers[SIZE])
+
+    @property
+    def width_kept(self) -> int:
+        """Numbers that the forward pass keeps for the backward pass, for each row of each step."""
+        return width_kept(*(int(self.numbers[c]) for c in (NUM_GATES, STATE_SIZE)))
+
+
+def forward(
+    kind: Sequences, features: Tensor, state: Tensor, begins: Tensor | None, weights: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs [T, B, H], the state after the last step, and the numbers that `backward` needs."""
+    weights = [tensor.detach().contiguous() for tensor in weights]
+    core = CoreNumbers(weights, state.shape[1])
+    outputs, after = torch.empty(*features.shape[:2], core.size), torch.empty(state.shape)
+    kept = torch.empty(features.shape[0] * features.shape[1] * core.width_kept)
+    task = _task(kind.forward.address, core, features, state, begins, kept)
+    task.set(outputs=outputs.numpy(), after=after.numpy())
+    forward_part.in_parts(_num_parts(outputs), task.address)
+    return outputs, after, kept
+
+
+def backward(
+    kind: Sequences, to_outputs: Tensor, to_after: Tensor, features: Tensor, state: Tensor,
+    begins: Tensor | None, weights: Sequence[Tensor], needs_features: bool, kept: Tensor,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Gradients of the features, the state and the three weights, from those of the outputs and the state after.
+
+    Overwrites `kept`: a second copy of these arrays, the largest here, would take longer than the arithmetic.
+    """
+    weights = [tensor.detach().contiguous() for tensor in weights]
+    core, num_parts = CoreNumbers(weights, state.shape[1]), _num_parts(to_outputs)
+    sizes = [shape.numel() for shape in core.shapes]
+    to_features = torch.empty(features.shape if needs_features else 0)
+    to_weights, to_state = torch.zeros(num_parts, sum(sizes)), to_after.clone(memory_format=torch.contiguous_format)
+    turn_weights(core.numbers.ctypes.data)
+    task = _task(kind.backward.address, core, features, state, begins, kept)
+    task.set(outputs=to_outputs.contiguous().numpy(), after=to_state.numpy(), to_features=to_features.numpy())
+    task.set(to_weights=to_weights.numpy(), num_weights=sum(sizes))
+    backward_part.in_parts(num_parts, task.address)
+    found = [part.view(shape) for part, shape in zip(to_weights.sum(0).split(sizes), core.shapes, strict=True)]
+    return to_features if needs_features else None, to_state, *found
+
+
+def _task(
+    function: int, core: CoreNumbers, features: Tensor, state: Tensor, begins: Tensor | None, kept: Tensor
+) -> Task:
+    steps, rows, num_features = features.shape
+    task = Task(WORK)
+    task.set(function=function, core=core.numbers, rows=rows, steps=steps, num_features=num_features, size=core.size)
+    task.set(features=features.detach().contiguous().numpy(), state=state.detach().contiguous().numpy())
+    task.set(state_size=state.shape[1], width=core.width_kept, kept=kept.numpy())
+    if begins is not None:
+        task.set(begins=begins.contiguous().numpy())
+    return task
+
+
+def _num_parts(outputs: Tensor) -> int:
+    """Into how many parts the rows are split, one for each thread."""
+    pay = outputs.numel() // THREADS_FROM_UNITS
+    return max(1, min(torch.get_num_threads(), pay, outputs.shape[1] // ROWS_PER_PART))

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scramjet.kernels.gpu.blocks import power_of_two
 from scramjet.kernels.gpu.convolutions import as_numbers
-from scramjet.kernels.gpu.language import HAS_TRITON, triton_jit
+from scramjet.kernels.gpu.language import HAS_TRITON, power_of_two, triton_jit
 
 if HAS_TRITON:
     import triton.language as tl

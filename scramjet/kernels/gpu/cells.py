@@ -12,8 +12,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from scramjet.kernels.gpu.blocks import blocks_of, power_of_two, product_size
-from scramjet.kernels.gpu.language import HAS_TRITON, clamped, leads_out, product_precision, tanh, triton_jit
+from scramjet.kernels.gpu.language import (
+    HAS_TRITON,
+    blocks_of,
+    clamped,
+    leads_out,
+    power_of_two,
+    product_precision,
+    product_size,
+    tanh,
+    triton_jit,
+)
 
 if HAS_TRITON:
     import triton.language as tl

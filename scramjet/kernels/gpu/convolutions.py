@@ -15,8 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from scramjet.kernels.gpu import convolution_kernels as kernels
-from scramjet.kernels.gpu.blocks import product_size
-from scramjet.kernels.gpu.language import product_precision
+from scramjet.kernels.gpu.language import product_precision, product_size
 
 
 @dataclass(frozen=True)

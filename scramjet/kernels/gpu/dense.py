@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from scramjet.kernels.gpu.blocks import blocks_of, even_programs, product_size
-from scramjet.kernels.gpu.language import HAS_TRITON, dot, tanh, triton_jit
+from scramjet.kernels.gpu.language import HAS_TRITON, blocks_of, dot, even_programs, product_size, tanh, triton_jit
 
 if HAS_TRITON:
     import triton.language as tl

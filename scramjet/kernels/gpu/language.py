@@ -1,4 +1,5 @@
-"""Triton where it is installed: the decorator of kernels, and the precision that matrix products have now."""
+"""Triton where it is installed: the decorator of kernels, the sizes of their blocks, the precision of matrix products,
+and the small functions that kernels of all networks call."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def product_precision() -> str:
     return "float32" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
-# --- Small functions that Triton kernels of all networks call: products of matrices, tanh, numbers kept within bounds
+# --- small functions that kernels of all networks call; `precision` is that of `product_precision`
 
 
 if HAS_TRITON:
@@ -80,3 +81,30 @@ def clamped(x, low, high):  # type: ignore[no-untyped-def]
 def leads_out(x, gradient, low, high):  # type: ignore[no-untyped-def]
     """Whether a step against the gradient would take `x` from outside of its bounds farther out (`keep_within`)."""
     return ((x > high) & (gradient < 0.0)) | ((x < low) & (gradient > 0.0))
+
+
+# --- sizes of the blocks that programs of a kernel take, and how many of them there are
+
+
+SMALLEST_PRODUCT = 16
+"""Least size of a block in a product of matrices, along each of its axes."""
+
+
+def power_of_two(number: int) -> int:
+    """The smallest power of two that is at least `number`, which is 1 or more: blocks have such sizes."""
+    return 1 << (number - 1).bit_length()
+
+
+def product_size(size: int) -> int:
+    """The smallest power of two that is at least `size` and that products of matrices take."""
+    return max(SMALLEST_PRODUCT, power_of_two(size))
+
+
+def blocks_of(number: int, size: int) -> int:
+    """The number of blocks of `size` that are needed for `number` elements."""
+    return -(-number // size)
+
+
+def even_programs(num_blocks: int, most: int) -> int:
+    """How many programs share `num_blocks` blocks: at most `most`, and no more than finish in the same time."""
+    return blocks_of(num_blocks, max(1, blocks_of(num_blocks, most)))

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from scramjet.kernels.gpu.blocks import blocks_of, power_of_two
-from scramjet.kernels.gpu.language import HAS_TRITON, clamped, triton_jit
+from scramjet.kernels.gpu.language import HAS_TRITON, blocks_of, clamped, power_of_two, triton_jit
 
 if HAS_TRITON:
     import triton.language as tl

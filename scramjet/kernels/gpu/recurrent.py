@@ -15,17 +15,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from scramjet.kernels.gpu.blocks import power_of_two, product_size
 from scramjet.kernels.gpu.gates import backward_kernel, forward_kernel
-from scramjet.kernels.gpu.language import HAS_TRITON, product_precision, triton_jit
-from scramjet.kernels.operations import is_traced
+from scramjet.kernels.gpu.language import HAS_TRITON, power_of_two, product_precision, product_size, triton_jit
 
 
 def can_run(features: Tensor, state: Tensor, weights: Sequence[Tensor]) -> bool:
     """Whether the kernels take these tensors.
 
     They take float32 on a CUDA device, and bfloat16 features where autocast makes such, up to `MAX_UNITS` units where
-    there are weights of the state. Tensors that torch traces or maps over have no memory that a kernel could read.
+    there are weights of the state.
     """
     is_rounded = torch.is_autocast_enabled("cuda")
     types = (torch.float32, torch.bfloat16) if is_rounded else (torch.float32,)
@@ -37,7 +35,6 @@ def can_run(features: Tensor, state: Tensor, weights: Sequence[Tensor]) -> bool:
         and not (is_rounded and product_precision() != "bfloat16")
         and (len(weights) < 3 or len(weights[2]) <= MAX_UNITS)
         and features.numel() > 0
-        and not is_traced()
     )
 
 

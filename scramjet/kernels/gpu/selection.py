@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from scramjet.kernels.gpu.blocks import blocks_of
-from scramjet.kernels.gpu.language import HAS_TRITON, triton_jit
+from scramjet.kernels.gpu.language import HAS_TRITON, blocks_of, triton_jit
 
 if HAS_TRITON:
     import triton.language as tl

@@ -18,13 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.errors import ConfigError
-from scramjet.policies.compressed_values import value_head
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Categorical, Distribution
-from scramjet.policies.encoders.entities import EntitySpec, count_entities, find_entities
-from scramjet.policies.encoders.entity_streams import Stream, make_stream
-from scramjet.policies.layers import PolicyOutput, mlp, orthogonal
-from scramjet.policies.recurrent.cores import Core, CoreMaker, check_core, make_core, run_core, split_state
+from scramjet.policies.encoders.entities import EntitySpec, Stream, count_entities, find_entities, make_stream
+from scramjet.policies.layers import PolicyOutput, mlp, orthogonal, value_head
+from scramjet.policies.recurrent import Core, CoreMaker, check_core, make_core, run_core, split_state
 
 INVALID_PAIR_LOGIT = -1e4
 """The logit of a pair without two valid entities: probability exactly 0, yet far above that of masked actions."""

@@ -3,7 +3,7 @@
 Of a Dict space, every entry that is a grid (a Box or MultiBinary with two axes, or a Box with channels too) becomes one
 or more planes, and so does every MultiDiscrete entry with nvec [height, width], which is a position: its plane has a 1
 in that cell. A MultiDiscrete entry with three axes is a grid of symbols, and each value of each symbol has a plane: see
-`symbols.py`. The other entries are laid flat and concatenated with the features of the planes.
+`SymbolEntry`. The other entries are laid flat and concatenated with the features of the planes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
@@ -20,7 +21,6 @@ from scramjet.errors import ConfigError
 from scramjet.kernels.operations import are_convolutions, has_hooks, is_mapped, is_plain_convolution, takes_kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.encoders.images import ImageLayout, is_image
-from scramjet.policies.encoders.symbols import SymbolEntry, is_symbol_grid
 from scramjet.policies.encoders.vectors import Encoder, flat_encoder, pixel_divisor
 from scramjet.policies.layers import convolution
 
@@ -252,3 +252,45 @@ class GridCNN(Encoder):
                 convolutions.append((layer, False))
         features = convolve_modules(self.planes.source(obs), convolutions)
         return features.unflatten(1, (-1, self.planes.height * self.planes.width))
+
+
+# --- grids of symbols, such as object and colour: a MultiDiscrete whose last axis has the symbols of one cell
+
+
+def is_symbol_grid(space: Any) -> bool:
+    """Whether a space is a grid of symbols: [height, width, symbols], with the same choices in every cell."""
+    if not isinstance(space, MultiDiscrete) or space.nvec.ndim != 3:
+        return False
+    return bool((space.nvec == space.nvec[:1, :1]).all() and (space.start == space.start[:1, :1]).all())
+
+
+@dataclass(frozen=True)
+class SymbolEntry:
+    """An entry that is a grid of symbols: a plane for each value of each symbol."""
+
+    sizes: tuple[int, ...]  # choices of each symbol
+    starts: tuple[int, ...]  # the lowest choice of each
+
+    @classmethod
+    def of(cls, space: MultiDiscrete) -> SymbolEntry:
+        """The planes of a space that is a grid of symbols."""
+        return cls(tuple(space.nvec[0, 0].tolist()), tuple(np.asarray(space.start)[0, 0].tolist()))
+
+    @property
+    def num_planes(self) -> int:
+        """Values of all symbols."""
+        return sum(self.sizes)
+
+    def planes(self, entry: Tensor) -> Tensor:
+        """Whole numbers [B, H, W, symbols] as float32 [B, num_planes, H, W]."""
+        hot = [
+            entry[..., k, None] == torch.arange(start, start + size, dtype=entry.dtype, device=entry.device)
+            for k, (size, start) in enumerate(zip(self.sizes, self.starts, strict=True))
+        ]
+        return torch.cat(hot, dim=-1).permute(0, 3, 1, 2).to(torch.float32)
+
+    def write(self, entry: Tensor, out: Tensor, first: int) -> None:
+        """The same on the GPU, as planes `first` and following of [B, H, W, P]."""
+        from scramjet.kernels.gpu.boards import write_symbols
+
+        write_symbols(out, first, entry, self.sizes, self.starts)

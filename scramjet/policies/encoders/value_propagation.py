@@ -10,7 +10,7 @@ is repeated until no cell changes. What was learned for a cell holds on every gr
 
 Sweeping over the cells in place, in alternating directions, settles in fewer rounds than updating all at once. It is
 one compiled pass over the batch; its gradient follows, from each cell, the neighbour that its value came from. On the
-GPU the kernels of the folder `planning` do the same.
+GPU kernels do the same.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.errors import ConfigError
-from scramjet.kernels.cpu.planning import BOUND, LEAK, PAUSE, SHARPNESS, SMALLEST, route_back, sweep
-from scramjet.kernels.operations import has_hooks, is_mapped, is_plain_convolution, takes_kernels
+from scramjet.kernels.cpu.planning import BOUND, LEAK, PAUSE, SHARPNESS, SMALLEST
+from scramjet.kernels.operations import has_hooks, is_mapped, is_plain_convolution, propagate, takes_kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.encoders.grids import GridPlanes, is_position
 from scramjet.policies.encoders.vectors import Encoder
@@ -152,43 +152,3 @@ class ValuePropagation(Encoder):
         else:
             reward, passes = cell_maps(self.planes.channels_last(obs), weights, **numbers)
         return reward, passes
-
-
-def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
-    """The values [B, H, W] of rewards and shares [B, H, W] once they no longer change; shares are in [0, 1].
-
-    If that takes more than `max_sweeps` sweeps, values are those of that moment, and so are the gradients.
-    """
-    values: Tensor = _Propagate.apply(reward, passes, max_sweeps)
-    return values
-
-
-class _Propagate(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
-        reward, passes = reward.detach().contiguous(), passes.detach().contiguous()
-        value = torch.empty_like(reward)
-        if reward.is_cuda:
-            _on_gpu().sweep(reward, passes, max_sweeps, value)
-        else:
-            sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
-        ctx.save_for_backward(reward, passes, value)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        reward, passes, value = ctx.saved_tensors
-        to_reward, to_passes = torch.empty_like(reward), torch.empty_like(passes)
-        tensors = (reward, passes, value, grads[0].contiguous(), to_reward, to_passes)
-        if reward.is_cuda:
-            _on_gpu().route_back(*tensors)
-        else:
-            route_back(*(tensor.numpy() for tensor in tensors))
-        return to_reward, to_passes, None
-
-
-def _on_gpu() -> Any:
-    """The module that does this for tensors on the GPU; machines without one cannot import it."""
-    from scramjet.kernels.gpu import planning as grids
-
-    return grids

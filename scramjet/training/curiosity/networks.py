@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.kernels.operations import run_trunk
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.choice import make_encoder
 from scramjet.policies.layers import mlp, orthogonal
+from scramjet.policies.networks import make_encoder
 from scramjet.policies.normalization import ObservationNormalizer
 from scramjet.policies.observations import Observations, floats_as_float32, without_entries
 from scramjet.runtime.ranks import ALONE, Ranks

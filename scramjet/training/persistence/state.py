@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.errors import CheckpointError, ScramjetError
-from scramjet.policies.env_terms import torch_generator
+from scramjet.policies.observations import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config.run_config import RunConfig

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from scramjet.algorithms.value_scaling import PopArt, mean_and_deviation, rescale
 from scramjet.errors import CheckpointError, ConfigError
-from scramjet.policies.policy import Policy
-from scramjet.policies.value_layer import check_value_layer, value_layer
+from scramjet.policies.policy import Policy, check_value_layer, value_layer
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learning import Learning

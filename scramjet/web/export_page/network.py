@@ -13,17 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.errors import ConfigError
-from scramjet.policies.compressed_values import MAX_SYMLOG, TwoHotHead
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
-from scramjet.policies.encoders.grids import GridCNN, GridEntry, GridPlanes, ResidualBlock
+from scramjet.policies.encoders.grids import GridCNN, GridEntry, GridPlanes, ResidualBlock, SymbolEntry
 from scramjet.policies.encoders.images import ImageEncoder, Residual
-from scramjet.policies.encoders.symbols import SymbolEntry
 from scramjet.policies.encoders.value_propagation import ValuePropagation
 from scramjet.policies.encoders.vectors import DictEncoder, EmbeddingEncoder, FlatEncoder, OneHotEncoder
+from scramjet.policies.layers import MAX_SYMLOG, TwoHotHead
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic
 from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
 from scramjet.policies.policy import Policy
-from scramjet.policies.recurrent.cores import GRU, LSTM, MinGRU
+from scramjet.policies.recurrent import GRU, LSTM, MinGRU
 from scramjet.policies.symmetries import AveragedNetwork, CanonicalNetwork
 
 Description = dict[str, Any]

@@ -13,8 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
 from scramjet.policies.encoders.attention import Attention, make_entity_network
-from scramjet.policies.encoders.entities import EntitySpec, EntityStream, find_entities
-from scramjet.policies.encoders.entity_streams import Packed, Padded
+from scramjet.policies.encoders.entities import EntitySpec, EntityStream, Packed, Padded, find_entities
 from scramjet.policies.networks import count_parameters
 from tests.helpers.cuda_graphs import replayed
 from tests.helpers.observed import batch_of

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from scramjet.kernels import operations
+from scramjet.kernels.cpu import recurrent as on_cpu
 from scramjet.kernels.gpu import recurrent as tuning
 from scramjet.policies import GRU, LSTM, MinGRU, PolicyConfig, make_core
-from scramjet.policies.recurrent import autograd
 from tests.helpers.cuda_graphs import replayed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -36,7 +37,7 @@ def kernels(request, monkeypatch):
 
         if request.param == "triton" and os.environ.get("TRITON_INTERPRET") != "1":
             pytest.skip("tried on the GPU itself")
-        monkeypatch.setattr(autograd.Recurrence, "passes", lambda self, *_: passes.make(self.name, precision))
+        monkeypatch.setattr(operations.Recurrence, "passes", lambda self, *_: passes.make(self.name, precision))
         return torch.device("cpu" if request.param == "triton" else "cuda")
 
     return use
@@ -131,7 +132,7 @@ def test_any_number_of_parts_and_threads_gives_the_same_and_the_same_number_the_
         assert_plain(*case, tolerance=1e-4)
     case = make_case(kind, steps=5, rows=101, num_inputs=6, size=24, layers=2)
     for num_parts in (1, 2, 5):
-        monkeypatch.setattr(autograd, "_num_parts", lambda *_, num_parts=num_parts: num_parts)
+        monkeypatch.setattr(on_cpu, "_num_parts", lambda *_, num_parts=num_parts: num_parts)
         assert_equal(*(assert_plain(*case, tolerance=1e-4) for _ in range(2)))
 
 

@@ -17,7 +17,7 @@ from scramjet.algorithms.config import PPOConfig
 from scramjet.envs import Env, load_env, registrations
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.compressed_values import MAX_SYMLOG
+from scramjet.policies.layers import MAX_SYMLOG
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
 from scramjet.web.export_page.exported import try_page

@@ -103,7 +103,7 @@ function rowTimes(net, input, weight) {
   return sums;
 }
 
-/** One step of a recurrent layer: its outputs and its state after them (see scramjet/policies/recurrent/cores.py). */
+/** One step of a recurrent layer: its outputs and its state after them (see scramjet/policies/recurrent.py). */
 const CORES = {
   lstm: (net, layer, features, before) => {
     const size = before.length / 2;

@@ -164,7 +164,7 @@ function each32(input, operation) {
   return input.data === undefined ? input.map(operation) : { ...input, data: input.data.map(operation) };
 }
 
-/** sign(x) (exp(|x|) - 1), numbers beyond `most` counting as that: as in scramjet/policies/compressed_values.py. */
+/** sign(x) (exp(|x|) - 1), numbers beyond `most` counting as that: as in scramjet/policies/layers.py. */
 function symexp(number, most) {
   return Math.sign(number) * Math.expm1(Math.min(Math.abs(number), most));
 }

@@ -4,8 +4,8 @@ A core stands between a network's trunk and its heads. It takes the features of 
 row's state, one row of numbers; a state of zeros is the beginning of an episode.
 
 The functions `lstm`, `gru` and `mingru` are the recurrences in torch's operators, to be read and to run on any device.
-Compiled kernels with the same results up to rounding take their place (autograd.py), on the CPU and
-on a GPU.
+Compiled kernels with the same results up to rounding take their place, on the CPU and
+on a GPU: see `Recurrence`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.errors import ConfigError
-from scramjet.kernels.cpu import recurrent as kernels
+from scramjet.kernels.operations import Recurrence
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.layers import fill_orthogonal
-from scramjet.policies.recurrent.autograd import Recurrence
 
 
 class Core(nn.Module, ABC):
@@ -162,7 +161,7 @@ class LayeredCore(Core):
 class LSTM(LayeredCore):
     """Long short-term memory; the forget gate is open at first (Jozefowicz et al. 2015)."""
 
-    recurrence = Recurrence(lstm, kernels.LSTM, "lstm")
+    recurrence = Recurrence(lstm, "lstm")
     gates, states_per_unit = Gates(4, 4, 4), 2
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
@@ -173,7 +172,7 @@ class LSTM(LayeredCore):
 class GRU(LayeredCore):
     """Gated recurrent unit; its first bias lets it keep more of the state than it replaces."""
 
-    recurrence = Recurrence(gru, kernels.GRU, "gru")
+    recurrence = Recurrence(gru, "gru")
     gates = Gates(4, 3, 3)
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
@@ -184,7 +183,7 @@ class GRU(LayeredCore):
 class MinGRU(LayeredCore):
     """Minimal gated recurrent unit, whose gates see the features only; at first it keeps more than it replaces."""
 
-    recurrence = Recurrence(mingru, kernels.MINGRU, "mingru")
+    recurrence = Recurrence(mingru, "mingru")
     gates = Gates(2, 2, 0)
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import torch
 
 from scramjet.kernels.gpu import language as triton
-from scramjet.kernels.gpu.blocks import blocks_of, even_programs, power_of_two, product_size
+from scramjet.kernels.gpu.language import blocks_of, even_programs, power_of_two, product_size
 from scramjet.kernels.operations import allow_kernels, takes_kernels
 from tests.helpers.sessions import SMALL, begun
 
