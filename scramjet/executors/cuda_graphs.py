@@ -1,4 +1,5 @@
-"""CUDA graphs: work that is the same every time is recorded once, then replayed without running its Python code."""
+"""CUDA graphs: work that is the same every time is recorded once, then replayed without running its Python code. And
+`SideStream`, for two pieces of work at once."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ class Recorder(Stage[Result]):
             self._graph = graph
 
 
-# --- Two pieces of work at once on the GPU, which many small launches in a row leave mostly idle
+# --- two pieces of work at once on the GPU, which many small launches in a row leave mostly idle
 
 
 First = TypeVar("First")

@@ -1,4 +1,5 @@
-"""Weights and Adam's moments of a network in one memory each, which kernels read and write as a whole.
+"""Weights and Adam's moments of a network in one memory each, which kernels read and write as a whole, and clipped
+steps of Adam over it.
 
 Parameters and the optimizer's state stay what they are to torch, with the same names and shapes; they become views of
 that memory. Loading a checkpoint may replace them: `refresh` and `use_optimizer` copy what was loaded and put the views
@@ -90,7 +91,12 @@ class FlatWeights:
         return self.weights, self.exp_avg, self.exp_avg_sq, self.counts
 
 
-# --- Clipped steps of Adam for any network on the GPU, in three launches
+# --- clipped steps of Adam for any network on the GPU, in three launches
+#
+# Gradients are copied into one row, as weights and moments lie (`FlatWeights`); one kernel finds their norm and one
+# takes the step (`kernels/gpu/steps.py`). Torch needs several launches over lists of tensors for the norm and one for
+# the step, each of which takes longer. Sums have one order, nothing waits for the host, and a CUDA graph can record a
+# step.
 
 
 COLUMNS, WARPS = 1024, 4

@@ -1,4 +1,5 @@
-"""The loss of one minibatch: the policy's forward pass, then PPO's or IMPALA's terms."""
+"""The loss of one minibatch: the policy's forward pass, PPO's or IMPALA's terms, and the losses of a user's own
+network."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ def minibatch_loss(
     return terms
 
 
-# --- Losses of a user's own network, added to PPO's in every gradient step: auxiliary heads, regularizers
+# --- losses of a user's own network, added to PPO's in every gradient step: auxiliary heads, regularizers
+#
+# A network adds losses by having a method `loss(batch)` that returns a dict of scalar tensors by name.
 
 
 MAX_NAME_LENGTH = 100

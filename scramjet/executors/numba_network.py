@@ -362,7 +362,9 @@ def _array(tensor: Tensor | None) -> np.ndarray | None:
     return None if tensor is None else tensor.contiguous().numpy()
 
 
-# --- The tables of numbers by which compiled functions know a network: its towers, layers, and where its weights are
+# --- the tables of numbers by which compiled functions know a network
+#
+# Columns are those of dense.py. Compiled functions hold the tables' addresses, so a table is written in place.
 
 
 if TYPE_CHECKING:

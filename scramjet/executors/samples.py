@@ -1,4 +1,4 @@
-"""The samples that gradient steps are taken on."""
+"""The samples that gradient steps are taken on, and which of them each minibatch has."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Samples:
         flat.copy_(with_spare[:-1])
 
 
-# --- The minibatches of one pass over the samples; with several ranks, this rank's share of each
+# --- the minibatches of one pass over the samples; with several ranks, this rank's share of each
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class TorchStack(PolicyStack):
         return [torch.stack(outputs) for outputs in zip(*parts, strict=True)]
 
 
-# --- Several small networks on the CPU that act at once in compiled functions, each for its own rows
+# --- several small networks on the CPU that act at once in compiled functions, each for its own rows
 
 
 class NumbaStack(PolicyStack):

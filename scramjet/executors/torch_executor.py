@@ -1,4 +1,5 @@
-"""The plain executor: torch's operators and autograd. It runs every policy, on every device."""
+"""The plain executor: torch's operators and autograd. It runs every policy, on every device. With several
+ranks it adds up their gradients."""
 
 from __future__ import annotations
 
@@ -146,7 +147,10 @@ def chunk_size(obs: Any, *, is_on_gpu: bool) -> int:
     return max(VALUE_CHUNK, min(VALUE_CHUNK_ON_GPU, VALUED_NUMBERS // size))
 
 
-# --- The gradients of all weights in one piece of memory, so that ranks add them up in one exchange
+# --- the gradients of all weights in one piece of memory, so that ranks add them up in one exchange
+#
+# Those of large networks on the CPU are added up in pieces instead, each as soon as the backward pass has filled it,
+# while the pass goes on.
 
 
 MIN_OVERLAPPED = 8 << 20

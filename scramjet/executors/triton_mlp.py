@@ -212,7 +212,7 @@ def _bytes(mask: Tensor | None) -> Tensor | None:
     return None if mask is None else mask.view(torch.uint8)
 
 
-# --- Finds out whether a network's kernels fit on the GPU at hand, by launching them
+# --- whether a network's kernels fit on the GPU at hand
 
 
 def fitted_mlp(plan: Plan, precision: str) -> TritonMLP | str:

@@ -3,7 +3,7 @@
 A network gives `num_inputs` numbers per row ("logits", whatever they mean to the distribution). A rollout draws all its
 random numbers at once (`noise`), then each step turns logits and noise into actions and their log-probabilities. The
 loss asks for the log-probability and entropy of the stored actions. Actions are stored in the form in which their
-probability is known; the env receives `env_action(action)`.
+probability is known; the env receives `env_action(action)`, scaled to the bounds of its space.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ def make_distribution(action_space: Any, config: PolicyConfig) -> Distribution:
     )
 
 
-# --- How the actions of a policy, which begin at about -1 to 1, are scaled to the bounds of a Box action space
+# --- actions of about -1 to 1, scaled to the bounds of a Box action space
 
 
 NO_BOUND = 1e9
@@ -405,7 +405,7 @@ def _shown(bound: float) -> str:
     return f"{bound:g}"
 
 
-# --- Noise that is correlated in time (Hollenstein et al. 2024)
+# --- noise that is correlated in time (Hollenstein et al. 2024)
 
 
 def colored(white: Tensor, color: float) -> Tensor:

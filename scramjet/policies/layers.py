@@ -1,4 +1,4 @@
-"""Layers with their initial weights, and the record that a network returns."""
+"""Layers with their initial weights, the record that a network returns, and values on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _KeepWithin(torch.autograd.Function):
         return grad.masked_fill(leaves, 0.0), None, None
 
 
-# --- Values on a logarithmic scale (Hafner et al. 2023), on which large and small returns are learned alike
+# --- values on a logarithmic scale (Hafner et al. 2023), on which large and small returns are learned alike
 
 
 MAX_SYMLOG = 40.0

@@ -1,4 +1,5 @@
-"""Networks from observations to logits and values: encoder, MLP trunk, recurrent core if asked for, heads."""
+"""Networks from observations to logits and values: encoder, MLP trunk, recurrent core if asked for, heads;
+and which encoder an observation space gets."""
 
 from __future__ import annotations
 
@@ -301,7 +302,7 @@ def _as_output(logits: Any, value: Any, state: Any = None) -> PolicyOutput:
     return PolicyOutput(logits, value, state)
 
 
-# --- Which encoder an observation space gets
+# --- which encoder an observation space gets
 
 
 def make_encoder(space: Any, config: PolicyConfig) -> Encoder:

@@ -1,7 +1,8 @@
 """Batches of observations: a tensor, or for a Dict space a dict of them, nested like the space.
 
 A batch has one row per observation, in the space's own number type: Box [B, *shape], Discrete int64 [B, 1],
-MultiDiscrete [B, *shape], MultiBinary int8 [B, *shape]. Images stay uint8 until they are inside an encoder.
+MultiDiscrete [B, *shape], MultiBinary int8 [B, *shape]. Images stay uint8 until they are inside an encoder. Behind
+them stands what `Policy.predict` needs to speak with an env.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The policy: observation normalizer, network, and distribution over actions."""
+"""The policy: observation normalizer, network, and distribution over actions; and the layer that gives its values."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class Policy(nn.Module):
         return prepared[POLICY]
 
 
-# --- Finds the layer of a network that gives its values, which PopArt rescales
+# --- finds the layer of a network that gives its values, which PopArt rescales
 
 
 def value_layer(policy: Policy) -> nn.Linear:

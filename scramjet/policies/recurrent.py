@@ -4,8 +4,8 @@ A core stands between a network's trunk and its heads. It takes the features of 
 row's state, one row of numbers; a state of zeros is the beginning of an episode.
 
 The functions `lstm`, `gru` and `mingru` are the recurrences in torch's operators, to be read and to run on any device.
-Compiled kernels with the same results up to rounding take their place, on the CPU and
-on a GPU: see `Recurrence`.
+Compiled kernels with the same results up to rounding take their place, on the CPU and on a GPU: see
+`Recurrence`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Compiled sampling of actions: one pass over a row's logits instead of a dozen torch operators."""
+"""Compiled acting: actions sampled in one pass over a row's logits instead of a dozen torch operators, and small
+networks that draw actions and compute values."""
 
 from __future__ import annotations
 
@@ -96,7 +97,9 @@ def sample_normal(
         log_prob[row] = summed - log_stretch
 
 
-# --- Small networks on the CPU without gradients, compiled: drawing actions and computing values
+# --- small networks on the CPU without gradients, compiled: drawing actions and computing values
+#
+# The forward pass of a network is in dense.py; rows are divided into parts, which threads take.
 
 
 _sample_components, _sample_normal = sample_components.body, sample_normal.body

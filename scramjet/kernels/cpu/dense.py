@@ -371,7 +371,9 @@ def give_outputs(work, tower, features, outputs, rows):  # type: ignore[no-untyp
         call(work.head, (layer_numbers(work.layers, k), features, outputs, rows, work.num_outputs))
 
 
-# --- Turns the logits of turned boards back, as `CanonicalNetwork` does: compiled functions for symmetric policies
+# --- turns the logits of turned boards back, as `CanonicalNetwork` does: compiled functions for symmetric policies
+#
+# The last of a row's inputs is the number of the symmetry by which its board was turned.
 
 
 @callable_from_compiled

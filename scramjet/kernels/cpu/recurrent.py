@@ -280,7 +280,7 @@ def _turn(matrix, turned):  # type: ignore[no-untyped-def]
                     turned[j, i] = matrix[i, j]
 
 
-# --- Sequences of many rows split among threads: each part of the rows goes through all steps on one thread
+# --- sequences of many rows split among threads: each part of the rows goes through all steps on one thread
 
 
 WORK = np.dtype(

@@ -150,7 +150,9 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
             at = layers_at + FLOAT * rows * own[WIDTH]
 
 
-# --- Gradient steps of small networks on the CPU, compiled: the gradients of a minibatch on all threads, then Adam
+# --- gradient steps of small networks on the CPU, compiled: the gradients of a minibatch on all threads, then Adam
+#
+# Other functions of the step are called by their addresses, and numbers are in the `WORK` record (dense.py).
 
 
 # Columns of the table of parameters that Adam reads: the addresses of the parameter, of its first and second moments

@@ -1,4 +1,5 @@
-"""Triton kernels that lay out the entries of an observation as planes: each writes its own, of a tensor for all."""
+"""Triton kernels that lay out boards: entries of an observation as planes, each written to its own of a tensor for all,
+and of all turned boards always the same one."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def _symbol_kernel(  # type: ignore[no-untyped-def]
     _write(planes_at, row, is_row & (column < count), value == column + start, column, first, num_planes)
 
 
-# --- One of all turned boards, always the same one, chosen and laid out in one Triton kernel
+# --- one of all turned boards, always the same one, chosen and laid out in one Triton kernel
 
 
 BOARD_BLOCK = 2048

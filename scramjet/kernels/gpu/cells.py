@@ -1,8 +1,6 @@
-"""Triton kernels after the planning of `value_propagation`: what an agent is told of the cells around it.
-
-The same as `ValuePropagation.agent_features` with torch's operators, in one kernel; its gradient is two. Names that end
-in `_at` are pointers.
-"""
+"""Triton kernels around the planning of `value_propagation`: each cell's reward and share before it, and after it what
+an agent is told of the cells around it. The latter comes first: the same as `ValuePropagation.agent_features` with
+torch's operators, in one kernel; its gradient is two. Names that end in `_at` are pointers."""
 
 from __future__ import annotations
 
@@ -172,7 +170,10 @@ def _spread_kernel(  # type: ignore[no-untyped-def]
     tl.store(to_passes_at + number, to_passes, mask=is_cell)
 
 
-# --- Triton kernels before the planning of `value_propagation`: each cell's reward and share
+# --- each cell's reward and share, before the planning
+#
+# A cell's planes go through one hidden layer to two numbers without leaving the chip, forward and back; only gradients
+# of weights are written. Sums are taken in a fixed order, without atomics.
 
 
 CELLS, GRADIENT_CELLS = 256, 64
@@ -373,7 +374,11 @@ def _through_sigmoid(total, grad, bound: tl.constexpr):  # type: ignore[no-untyp
     return tl.where(leads_out(total, grad, -bound, bound), 0.0, grad * share * (1.0 - share))
 
 
-# --- Triton kernels of each cell's reward and share where planes hold zeros and ones alone: see `cell_maps` for others
+# --- the same where planes hold zeros and ones alone
+#
+# With few planes there are few kinds of cells, 2 to the power of the planes, and all cells of a kind have one reward
+# and one share. Programs compute those of the kinds and look up the rest. On the way back they add up the gradients of
+# each kind, from which a last program makes those of the weights. Sums are taken in a fixed order, without atomics.
 
 
 KIND_CELLS, KIND_WARPS = 1024, 4

@@ -194,7 +194,7 @@ def source_gradient_kernel(  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-# --- The Triton kernels of the gradient of a convolution's weights: partial sums, and their reduction
+# --- the Triton kernels of the gradient of a convolution's weights: partial sums, and their reduction
 
 
 @triton_jit("num_boards", "chunk")

@@ -172,7 +172,7 @@ def as_numbers(source: Tensor) -> Tensor:
     return source.view(torch.uint8) if source.dtype == torch.bool else source
 
 
-# --- How the kernels of convolutions divide their work: all that can be tuned, and what follows from it for a layer
+# --- how kernels divide their work: all that can be tuned
 
 
 Blocks = TypeVar("Blocks")
@@ -302,7 +302,7 @@ def _num_programs(device: torch.device, per_multiprocessor: int) -> int:
     return per_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
 
 
-# --- Layers by their kernels or, if one does not fit on the GPU, by torch's operators: the same results up to rounding
+# --- layers by kernels or, if one does not fit on the GPU, by torch's operators
 
 
 _too_large: set[tuple[str, Layer]] = set()
@@ -414,7 +414,10 @@ def _layer_backward(
     return found
 
 
-# --- A tower of convolutions on the GPU, each followed by ReLU, as one operation of autograd
+# --- a tower of convolutions on the GPU, each followed by ReLU, as one operation of autograd
+#
+# Boards stay channels last between layers, and are rectified, masked and added up where they are computed. Gradients
+# are autograd's up to rounding, and the same inputs give the same bits. Weights are those of `nn.Conv2d`.
 
 
 def convolve(layers: Sequence[Layer], source: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
@@ -501,7 +504,7 @@ def _gradients(
     return to_weights, to_biases
 
 
-# --- Torch's convolutions run as one tower
+# --- torch's convolutions run as one tower
 
 
 class Source(NamedTuple):

@@ -1,4 +1,5 @@
-"""Triton kernels of linear layers: hidden ones with their nonlinearity, and a policy head with a value head.
+"""Linear layers in Triton: hidden ones with their nonlinearity, and a policy head with a value head. First the kernels,
+then the differentiable functions that launch them.
 
 Operands of products are rounded by `precision`: float32, tf32 or bfloat16; sums are float32. Programs that add up over
 rows write a row of partial sums each, which torch adds up: without atomics the same inputs give the same bits.
@@ -147,7 +148,13 @@ def hidden_gradient_kernel(  # type: ignore[no-untyped-def]
         tl.store(partials_at + program * outputs + output, to_bias, mask=is_output)
 
 
-# --- Linear layers as differentiable torch functions over the Triton kernels: a hidden layer, and two heads
+# --- linear layers as differentiable torch functions over the Triton kernels: a hidden layer, and two heads
+#
+# Torch runs a hidden layer as a product, a nonlinearity and, backward, the nonlinearity's gradient, two products and a
+# sum over all rows for the bias; each reads or writes all activations. Here forward is one kernel up to 256 inputs, and
+# backward one kernel and a sum for a first layer of up to 64; behind other layers the two products are torch's. A
+# policy head and a value head read their features once forward and once backward. Nothing waits for the host, so CUDA
+# graphs can record every call.
 
 
 MAX_INPUTS = 256

@@ -5,9 +5,9 @@ the state with the recurrent weights at every step. A program holds the state of
 step to the last. Where they fit on the chip the weights are `resident`: read once, before the first step. Otherwise
 they are read at every step, `chunk` rows or columns at a time, and come from the GPU's cache.
 
-The gates of a row stand side by side in four blocks of H, as in `lstm` and `gru` of cores.py. Forward, a kernel finds
-there what the features contribute (not to the GRU's first block) and leaves the activated gates; backward, it finds
-these and leaves their gradients, of which torch makes those of the weights and features.
+The gates of a row stand side by side in four blocks of H, as in `lstm` and `gru` of policies/recurrent.py. Forward, a
+kernel finds there what the features contribute (not to the GRU's first block) and leaves the activated gates; backward,
+it finds these and leaves their gradients, of which torch makes those of the weights and features.
 
 Operands of products are rounded by `precision`: to float16 for tf32, which has as many bits behind the point; weights
 and states are small enough for its range. Gradients may not be: each row of them is scaled by a power of two such that
@@ -212,7 +212,7 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     write_state(after_at, row, unit, is_unit, hidden, cell, kind, size)
 
 
-# --- The Triton kernel of LSTM and GRU backward through time; see gated.py for how gates are laid out and rounded
+# --- backward through time
 
 
 @triton_jit()

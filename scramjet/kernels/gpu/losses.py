@@ -1,4 +1,5 @@
-"""The Triton kernels of `fused_loss.py`: PPO's loss of one minibatch and its gradients, for any network's outputs.
+"""PPO's loss of one minibatch and its gradients in Triton, for any network's outputs; and the mean and deviation that
+advantages are normalized by.
 
 Names that end in `_at` are pointers. Whether a pointer is None is known when a kernel is compiled. Functions without
 `kernel` in their name are called by kernels. A program takes a block of samples at a time and adds up its loss terms;
@@ -257,7 +258,7 @@ def total_kernel(  # type: ignore[no-untyped-def]
     tl.store(out_at + 1 + place, found, mask=place < 6)
 
 
-# --- Triton kernels and functions for the samples that count: how many they are, and what normalizes their advantages
+# --- triton kernels and functions for the samples that count: how many they are, and what normalizes their advantages
 
 
 @triton_jit("size", "chunk_size")
@@ -331,7 +332,7 @@ def normalizing(  # type: ignore[no-untyped-def]
     return 1.0 / tl.maximum(number, 1.0), mean, scale
 
 
-# --- The kernels that find the mean and deviation of each minibatch's advantages
+# --- the kernels that find the mean and deviation of each minibatch's advantages
 
 
 @triton_jit("order_at", "size", "chunk_size")

@@ -1,10 +1,11 @@
-"""What all kernels of `TritonMLP` share: activations, reading of inputs and weights, the forward pass.
+"""The kernels of `TritonMLP`: a small network forward, PPO's loss and backward without a write of activations, and
+acting. First what all of them share: activations, reading of inputs and weights, the forward pass.
 
 Names that end in `_at` are pointers. Constexpr arguments, and whether a pointer is None, are known when a kernel is
 compiled. Functions here are called by kernels. Widths are those of memory; blocks on chip are padded with zeros to
 powers of two, and a padded unit or output has weights of 0, so that it adds nothing.
 
-The weights of a network stand one after the other (see `flat_weights.py`): w1 [units1, D], b1, w2 [units2, units1], b2,
+The weights of a network stand one after the other (see `FlatWeights`): w1 [units1, D], b1, w2 [units2, units1], b2,
 w3 [outputs with weights, units2], b3 [outputs]. Outputs are `num_logits` numbers for the distribution, of which the
 first `num_weighted` have weights and the others only a bias, then the value if `has_value` is 1.
 """
@@ -151,7 +152,10 @@ def forward(  # type: ignore[no-untyped-def]
     return first, second, dot(second, w3_turned, None, precision) + b3
 
 
-# --- Distributions over actions in Triton: drawing, log-probability, entropy and their gradients
+# --- distributions over actions in Triton: drawing, log-probability, entropy and their gradients
+#
+# Choices are `Categorical` (one component) and `MultiCategorical`; normal numbers are `DiagonalGaussian`, not squashed.
+# All functions take the outputs of a policy as a block [block, outputs], of which the first `num_logits` columns count.
 
 
 HALF_LOG_TWO_PI = 0.9189385332046727
@@ -359,7 +363,10 @@ def value_loss(  # type: ignore[no-untyped-def]
     return tl.where(is_value, slope[:, None], 0.0), tl.where(is_row, error, 0.0)
 
 
-# --- The kernel that takes samples through forward pass, loss gradient and backward pass, and sums the gradients
+# --- the kernel that takes samples through forward pass, loss gradient and backward pass, and sums the gradients
+#
+# Sums are taken in a fixed order, without atomics, so that results are reproducible: each program writes its sums to a
+# row of its own, and `steps.reduce_kernel` adds the rows.
 
 
 @triton_jit()
@@ -545,7 +552,7 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-# --- The kernels of `TritonMLP` that only run the forward pass: drawing actions and computing values
+# --- the kernels of `TritonMLP` that only run the forward pass: drawing actions and computing values
 
 
 @triton_jit("num_rows", "noise_at", "action_at", "log_prob_at", "value_at", "env_action_at")

@@ -1,4 +1,5 @@
-"""Normalized observations on the GPU, in one Triton kernel in place of eight of torch's."""
+"""Rows of numbers scaled in one Triton kernel: observations to mean 0 and deviation 1, in place of eight launches of
+torch's, and rows to length 1."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def _normalized_kernel(  # type: ignore[no-untyped-def]
     tl.store(out_at + place, clamped((numbers - shift[None, :]) * scale[None, :], -clip, clip), mask=is_in)
 
 
-# --- Rows scaled to length 1 on the GPU, in Triton: one kernel forward and one back, where torch launches seventeen
+# --- rows scaled to length 1 on the GPU, in Triton: one kernel forward and one back, where torch launches seventeen
 
 
 SHORTEST = 1e-12

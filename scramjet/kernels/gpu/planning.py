@@ -1,8 +1,8 @@
 """The kernels of `value_propagation` for the GPU, forward and backward; imported when tensors are there.
 
-Small grids go through the kernels of `rows`. Larger ones, and sweeps that end before values have
-settled, take one block of threads for each grid, which lies in shared memory with a border around it that saves the
-looking at edges. Nothing waits for the GPU, and every sum has one order: the same inputs give the same bits.
+Small grids take a thread for each row, see below. Larger ones, and sweeps that end before values have settled, take one
+block of threads for each grid, which lies in shared memory with a border around it that saves the looking at edges.
+Nothing waits for the GPU, and every sum has one order: the same inputs give the same bits.
 """
 
 from __future__ import annotations
@@ -203,7 +203,11 @@ def _route_grid_back(
         is_stuck = cuda.syncthreads_or(moved) == 0
 
 
-# --- Kernels of `value_propagation` for small grids on the GPU: a thread holds a row of a grid in registers
+# --- kernels of `value_propagation` for small grids on the GPU: a thread holds a row of a grid in registers
+#
+# A warp takes as many grids as it has lanes for their rows. Values and gradients run along a row within a thread, and
+# from row to row by shuffles: there is no shared memory and no barrier. A kernel is compiled for one size of grids, so
+# that loops over a row are unrolled and its arrays stay in registers.
 
 
 WARP = 32

@@ -210,7 +210,14 @@ def _bytes(begins: Tensor | None) -> Tensor | None:
     return None if begins is None else begins.contiguous().view(torch.uint8)
 
 
-# --- Triton kernels of MinGRU: a scan over time, forward and backward
+# --- triton kernels of MinGRU: a scan over time, forward and backward
+#
+# Its gates depend on the features alone, so every step is h = keep * h + add with `keep` and `add` known beforehand,
+# and two steps in a row are again such a step. A program takes a tile of steps and units of one row and combines the
+# steps as a tree: all its loads are under way at once, and few rows fill the GPU too. Longer sequences are a tile after
+# the other. A step that begins an episode keeps nothing.
+#
+# Letters of shapes: T steps, B rows, H units (`size`).
 
 
 if HAS_TRITON:
@@ -326,7 +333,7 @@ def scan_backward_kernel(  # type: ignore[no-untyped-def]
     tl.store(sums_at + row * (2 * size) + size + unit, to_candidate_sum, mask=is_unit)
 
 
-# --- Sizes of blocks, warps and stages of the memory kernels on the GPU: all that is to be tuned, in one place
+# --- sizes of blocks, warps and stages: all that is to be tuned
 
 
 MAX_UNITS = 256

@@ -1,7 +1,7 @@
-"""Selects the samples of a minibatch with one kernel for all fields of one number a sample.
+"""Gathers the samples of a minibatch: one kernel for all fields of one number a sample, and one for rows.
 
-`Samples.select` launches one small gather for each of them, and at usual sizes a launch takes longer than its work.
-`select_rows` gathers rows: torch takes a block of threads for each, however few numbers it has.
+Torch launches one small gather for each field, and at usual sizes a launch takes longer than its work. For rows it
+takes a block of threads each, however few numbers they have.
 """
 
 from __future__ import annotations

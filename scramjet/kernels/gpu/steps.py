@@ -1,7 +1,7 @@
 """The kernels of a gradient step over flat weights: the sum of partial gradients, their clipped norm, and Adam.
 
 An MLP's gradients come as rows of partial sums, with the loss terms behind them (`reduce_kernel`); those of any other
-network in one row, without (`norm_kernel`). `take_step` then does what torch's Adam does.
+network in one row, without (`norm_kernel`). `step_kernel` then does what torch's Adam does.
 """
 
 from __future__ import annotations

@@ -93,7 +93,10 @@ def _are_flags(entry: Any, count: int) -> bool:
     return isinstance(entry, MultiBinary | Box) and entry.shape == (count,)
 
 
-# --- Entities of one kind in a batch of observations: `Packed` holds only the valid ones, `Padded` all with a mask
+# --- entities of one kind in a batch of observations: `Packed` holds only the valid ones, `Padded` all with a mask
+#
+# Packed takes less arithmetic and is for the CPU, as its shapes depend on which entities are valid. Padded has the same
+# shapes for every batch, as CUDA graphs need.
 
 
 def find_valid(obs: dict[str, Tensor], names: EntityStream) -> Tensor:
