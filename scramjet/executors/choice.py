@@ -9,19 +9,15 @@ from torch import nn
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.executors.executor import Executor
-from scramjet.executors.stacks import PolicyStack, TorchStack
+from scramjet.executors.numba_executor import NumbaExecutor, UnsupportedPolicyError
+from scramjet.executors.stacks import NumbaStack, PolicyStack, TorchStack
+from scramjet.executors.supports import LOSSES, SETTINGS
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies.policy import Policy
 
 WIDEST = 512
 """Units of the widest layer that Numba is chosen for: with 1024, torch's operators were measured as fast or faster
 (docs/benchmarks.md)."""
-
-
-_NO_SYMLOG = "kernels do not turn the symlog of values back into values"
-
-LEARNED_BY_KERNELS = ("ppo",)
-"""Losses that kernels compute; torch's operators learn every other."""
 
 
 def choose_executor(
@@ -37,12 +33,10 @@ def choose_executor(
     if policy.device.type == "cuda":
         return _choose_on_gpu(policy, pool, precision, loss)
     if policy.values_are_symlog:
-        return TorchExecutor(policy, _NO_SYMLOG)
+        return TorchExecutor(policy, SETTINGS["symlog of values"].numba)
     widest = max((layer.out_features for layer in policy.modules() if isinstance(layer, nn.Linear)), default=0)
     if widest > WIDEST:
         return TorchExecutor(policy, f"torch's operators are as fast with layers of {widest} units")
-    from scramjet.executors.numba_executor import NumbaExecutor, UnsupportedPolicyError
-
     try:
         return NumbaExecutor(policy, _why_torch_learns(policy, pool, loss))
     except UnsupportedPolicyError as reason:
@@ -55,7 +49,7 @@ def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Exe
     from scramjet.executors.triton_executor import TritonExecutor, triton_mlp
     from scramjet.kernels.gpu.language import HAS_TRITON
 
-    mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, precision)
+    mlp = SETTINGS["symlog of values"].triton if policy.values_are_symlog else triton_mlp(policy, precision)
     if isinstance(mlp, str):
         if not HAS_TRITON:
             return TorchExecutor(policy, mlp)
@@ -66,9 +60,6 @@ def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Exe
 def choose_stack(policy: Policy, count: int, observation_space: Any, *, fused: bool) -> PolicyStack:
     """A stack of `count` copies of a policy, on its device, that act at once by the fastest means that can run it."""
     if fused and policy.device.type == "cpu":
-        from scramjet.executors.numba_executor import UnsupportedPolicyError
-        from scramjet.executors.stacks import NumbaStack
-
         try:
             return NumbaStack(policy, count)
         except UnsupportedPolicyError:
@@ -78,7 +69,7 @@ def choose_stack(policy: Policy, count: int, observation_space: Any, *, fused: b
 
 def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:
     """Why torch's operators learn although kernels act, in words; empty where the kernels learn as well."""
-    if loss not in LEARNED_BY_KERNELS:
+    if loss not in LOSSES:
         return "torch's operators learn: " + ("the algorithm's own loss" if loss == "own" else f"{loss.upper()}'s loss")
     is_padded = policy.state_size > 0 and pool.played_by is not PlayedBy.ONE
     return "torch's operators learn where not every sample counts" if is_padded else ""

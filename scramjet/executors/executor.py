@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scramjet.compile.addresses import StepCalls
 from scramjet.executors.losses import LossSettings, OwnLosses
 from scramjet.executors.samples import Minibatches, Samples
 from scramjet.executors.supports import Watched
-from scramjet.policies.layers import TwoHotHead
 from scramjet.policies.policy import Policy
 
 
@@ -138,10 +137,3 @@ class Executor(ABC):
         self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings
     ) -> None:
         """Compile now what the first update would compile; the buffers need not be filled."""
-
-
-def named_layer(module: nn.Module) -> str:
-    """A layer that is no plain linear one, by what a user knows it by: for the reason why kernels do not run it."""
-    if isinstance(module, TwoHotHead):
-        return "values as a distribution (--policy.value-bins)"
-    return f"a {type(module).__name__} in place of a linear layer"

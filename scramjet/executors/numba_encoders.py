@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.compile.addresses import BOARDS, OUTPUTS, AddressedFunction
+from scramjet.executors.supports import ENCODERS, no_numba_encoder, why_not
 from scramjet.kernels.cpu import convolutions, planning
 from scramjet.policies.encoders.grids import GridCNN, GridPlanes, ResidualBlock
 from scramjet.policies.encoders.value_propagation import ValuePropagation
@@ -149,8 +150,9 @@ class CompiledPlanning(CompiledEncoder):
 
 def compiled_encoder(encoder: nn.Module, following: nn.Linear) -> CompiledEncoder | str:
     """The functions for an encoder with weights before the layer `following`; or the reason why there are none."""
-    planes = getattr(encoder, "planes", None)
-    no_functions = f"compiled functions do not learn the encoder of these observations ({type(encoder).__name__})"
+    if reason := why_not("numba", encoder, ENCODERS):
+        return reason
+    planes, no_functions = getattr(encoder, "planes", None), no_numba_encoder(type(encoder).__name__)
     if not isinstance(planes, GridPlanes) or any(True for _ in planes.parameters()):
         return no_functions
     if type(encoder) is ValuePropagation:

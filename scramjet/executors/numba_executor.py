@@ -13,11 +13,21 @@ from torch import Tensor, nn
 from scramjet.compile.addresses import AVAILABLE, StepCalls
 from scramjet.compile.blas import HAS_BLAS
 from scramjet.engine.privileged import is_privileged
-from scramjet.executors.executor import ActStep, Diagnostics, Executor, named_layer
+from scramjet.executors.executor import ActStep, Diagnostics, Executor
 from scramjet.executors.losses import LossSettings
-from scramjet.executors.numba_network import ACTIVATIONS, CORES, Head, NumbaNetwork, NumbaStep, Tower
+from scramjet.executors.numba_network import Head, NumbaNetwork, NumbaStep, Tower
 from scramjet.executors.samples import Minibatches, Samples
-from scramjet.executors.supports import are_alike, why_not_adam, why_torch
+from scramjet.executors.supports import (
+    ACTIVATIONS,
+    MEMORIES,
+    NETWORKS,
+    SETTINGS,
+    are_alike,
+    no_linear,
+    why_not,
+    why_not_adam,
+    why_torch,
+)
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.kernels.operations import has_hooks
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
@@ -121,12 +131,14 @@ def numba_network(policy: Policy) -> NumbaNetwork:
     if not HAS_BLAS:
         raise UnsupportedPolicyError("this torch brings no BLAS that compiled functions can call")
     # A user's own class may do anything, share weights or exclude some from learning.
-    if type(network) not in (SeparateActorCritic, SharedActorCritic):
-        raise UnsupportedPolicyError(f"compiled functions do not run a {type(network).__name__}")
+    if reason := why_not("numba", network, NETWORKS):
+        raise UnsupportedPolicyError(reason)
     if reason := why_torch(policy):
         raise UnsupportedPolicyError(reason)
     if type(distribution) is DiagonalGaussian and distribution.squashes:
-        raise UnsupportedPolicyError("compiled functions do not squash actions")
+        raise UnsupportedPolicyError(SETTINGS["squashed actions"].numba)
+    if policy.two_hot_head is not None:
+        raise UnsupportedPolicyError(SETTINGS["distribution of values"].numba)
     _check_weights(policy.network)
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     encoder, towers = _towers(network, policy)
@@ -206,7 +218,7 @@ def _check_weights(network: nn.Module) -> None:
 def _linear(module: nn.Module) -> nn.Linear:
     """Return the module if it is a plain linear layer with a bias; raises if it is not."""
     if type(module) is not nn.Linear or module.bias is None:
-        raise UnsupportedPolicyError(f"compiled functions do not run {named_layer(module)}")
+        raise UnsupportedPolicyError(f"compiled functions do not run {no_linear(module)}")
     return module
 
 
@@ -215,7 +227,9 @@ def _tower(encoder: nn.Module | None, trunk: nn.Sequential, core: Core | None, h
     linears, activations = [_linear(module) for module in modules[::2]], modules[1::2]
     if len(linears) != len(activations) or not all(type(activation) in ACTIVATIONS for activation in activations):
         raise UnsupportedPolicyError("a trunk is not linear layers each with tanh or ReLU")
-    if core is not None and not (isinstance(core, LayeredCore) and type(core) in CORES and len(core.layers) == 1):
+    if core is not None and not (
+        isinstance(core, LayeredCore) and not why_not("numba", core, MEMORIES) and len(core.layers) == 1
+    ):
         raise UnsupportedPolicyError("the memory core has several layers or is of another kind")
     return Tower(list(zip(linears, activations, strict=True)), core, heads, _encoder(encoder, linears[0]))
 
@@ -237,7 +251,7 @@ def _policy_heads(head: nn.Module, distribution: Distribution) -> list[Head]:
         head = _linear(head)
         return [Head(head.weight, head.bias, 0)]
     if type(head) is not GaussianHead or not isinstance(distribution, DiagonalGaussian):
-        raise UnsupportedPolicyError(f"compiled functions do not run {named_layer(head)}")
+        raise UnsupportedPolicyError(f"compiled functions do not run {no_linear(head)}")
     mean, log_std = _linear(head.mean), head.log_std
     heads = [Head(mean.weight, mean.bias, 0)]
     if isinstance(log_std, nn.Linear):

@@ -22,11 +22,12 @@ from scramjet.engine.trees import leaves, map_leaves
 from scramjet.executors.executor import Diagnostics
 from scramjet.executors.losses import LossSettings
 from scramjet.executors.samples import Minibatches, Samples
+from scramjet.executors.supports import ACTIVATIONS
 from scramjet.kernels.cpu import acting, dense, losses, recurrent
 from scramjet.kernels.cpu import steps as step_kernels
 from scramjet.kernels.cpu.recurrent import CoreNumbers
 from scramjet.kernels.cpu.steps import NUM_TERMS, TERMS
-from scramjet.policies.recurrent import GRU, LSTM, LayeredCore, MinGRU
+from scramjet.policies.recurrent import LayeredCore
 
 BLOCK = 128
 """Rows that a thread computes at a time; gradient steps with memory take whole sequences instead."""
@@ -370,12 +371,7 @@ def _array(tensor: Tensor | None) -> np.ndarray | None:
 if TYPE_CHECKING:
     from scramjet.executors.numba_encoders import CompiledEncoder
 
-ACTIVATIONS: dict[type, int] = {nn.Tanh: dense.TANH, nn.ReLU: dense.RELU}
-CORES: dict[type, recurrent.Sequences] = {
-    LSTM: recurrent.LSTM,
-    GRU: recurrent.GRU,
-    MinGRU: recurrent.MINGRU,
-}
+_ACTIVATIONS = {"tanh": dense.TANH, "relu": dense.RELU}
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +449,7 @@ class NetworkTables:
         for linear, activation in tower.layers:
             reads_inputs = place == 0 and tower.encoder is None
             stride = self.num_inputs if reads_inputs else linear.in_features
-            self._add_layer(linear.weight, linear.bias, ACTIVATIONS[type(activation)], place, stride)
+            self._add_layer(linear.weight, linear.bias, _ACTIVATIONS[ACTIVATIONS[type(activation)]], place, stride)
             place += len(linear.bias)
         if tower.encoder is not None and tower.encoder.turned is not None:
             self._rows[first][dense.TURNED] = tower.encoder.turned.ctypes.data
@@ -486,7 +482,7 @@ class NetworkTables:
 
     def _add_core(self, core: LayeredCore) -> tuple[list[int], int]:
         """Add a recurrent core; returns its columns in the table of towers and the number of floats it keeps a row."""
-        kind, states = CORES[type(core)], core.state_size
+        kind, states = recurrent.KINDS[core.recurrence.name], core.state_size
         state_place = sum(before.state_size for before, _ in self._cores)
         made = CoreNumbers(core.layers[0].weights(), states)
         self._cores.append((core, made))

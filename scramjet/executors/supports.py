@@ -1,11 +1,14 @@
-"""What the fast paths stand for, by closed tables: what is not listed here, and every object whose methods somebody has
-replaced, is run by plain torch. Kernels read weights and never call methods, so a guess would be silent.
+"""What each back-end runs, by closed tables, and why it does not run the rest; other code asks here.
+
+What is not listed here, and every object whose methods somebody has replaced, is run by plain torch. Kernels read
+weights and never call methods, so a guess would be silent.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -13,10 +16,92 @@ from torch import Tensor, nn
 
 from scramjet.kernels.operations import HOOKS
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
+from scramjet.policies.encoders.grids import GridCNN
+from scramjet.policies.encoders.images import NatureCNN
+from scramjet.policies.encoders.value_propagation import ValuePropagation
+from scramjet.policies.networks import SeparateActorCritic, SharedActorCritic
+from scramjet.policies.normalization import ObservationNormalizer
 from scramjet.policies.policy import Policy
-from scramjet.policies.recurrent import Layer, LayeredCore
+from scramjet.policies.recurrent import GRU, LSTM, Layer, LayeredCore, MinGRU
 
-DISTRIBUTIONS: tuple[type[Distribution], ...] = (Categorical, MultiCategorical, DiagonalGaussian)
+Backend = Literal["numba", "triton"]
+"""Numba's compiled functions for a policy on the CPU, and Triton's kernels that run an MLP as a whole."""
+
+
+class Support(NamedTuple):
+    """Why a back-end does not run something, in words; empty where it does."""
+
+    numba: str = ""
+    triton: str = ""
+
+
+def no_numba_encoder(name: str) -> str:
+    """The reason for an encoder of this class, or one whose layers were changed."""
+    return f"compiled functions do not learn the encoder of these observations ({name})"
+
+
+def _no_triton_encoder(name: str, own: str = "") -> str:
+    return f"Triton's MLP kernels run no {name}: {own}the layers, the loss and Adam have kernels of their own"
+
+
+_BOTH = Support()
+
+ANY_MEMORY = Support(
+    triton="Triton's MLP kernels know no memory: it, the layers, the loss and Adam have kernels of their own"
+)
+
+DISTRIBUTIONS: dict[type[Distribution], Support] = dict.fromkeys(
+    (Categorical, MultiCategorical, DiagonalGaussian), _BOTH
+)
+NETWORKS: dict[type[nn.Module], Support] = {SeparateActorCritic: _BOTH, SharedActorCritic: _BOTH}
+ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
+"""Activations that both back-ends run, by the names that kernels know them by."""
+ENCODERS: dict[type[nn.Module], Support] = {
+    GridCNN: Support(triton=_no_triton_encoder("GridCNN", "it, ")),
+    ValuePropagation: Support(triton=_no_triton_encoder("ValuePropagation", "it, ")),
+    NatureCNN: Support(no_numba_encoder("NatureCNN"), _no_triton_encoder("NatureCNN", "it, ")),
+}
+"""Encoders with weights. One without runs before the kernels, whatever it is."""
+MEMORIES: dict[type[nn.Module], Support] = dict.fromkeys((LSTM, GRU, MinGRU), ANY_MEMORY)
+LOSSES = ("ppo",)
+"""Losses that kernels of both back-ends compute; torch's operators learn every other."""
+OPTIMIZERS: tuple[type[torch.optim.Optimizer], ...] = (torch.optim.Adam,)
+"""Optimizers whose steps both back-ends take, without their variants: see `why_not_adam`."""
+NORMALIZERS: dict[type[nn.Module], Support] = {ObservationNormalizer: _BOTH}
+"""Normalizers that kernels apply themselves. Any other runs before them."""
+SETTINGS: dict[str, Support] = {
+    "squashed actions": Support(
+        "compiled functions do not squash actions",
+        "Triton kernels do not squash actions (policy.bounded_actions='tanh')",
+    ),
+    "symlog of values": Support(*2 * ["kernels do not turn the symlog of values back into values"]),
+    "distribution of values": Support(
+        "compiled functions do not run values as a distribution (--policy.value-bins)",
+        "Triton kernels learn values by their squared error, not as a distribution",
+    ),
+    "more for the critic": Support(
+        triton="Triton kernels give policy and critic the same observations (observe_critic)"
+    ),
+}
+"""What a policy may be set to, whatever its classes."""
+
+
+def no_linear(module: nn.Module) -> str:
+    """A layer that is no plain linear one, for the reason why kernels do not run it."""
+    return f"a {type(module).__name__} in place of a linear layer"
+
+
+def why_not(backend: Backend, thing: object, table: Mapping[Any, Support]) -> str:
+    """Why a back-end does not run a thing, in words; empty where it does. What is not in the table no kernel runs."""
+    kind = type(thing)
+    if kind in table:
+        return str(getattr(table[kind], backend))
+    if table is ENCODERS:
+        return (no_numba_encoder if backend == "numba" else _no_triton_encoder)(kind.__name__)
+    what = "compiled functions" if backend == "numba" else "Triton kernels"
+    return f"{what} do not run a {kind.__name__}"
+
+
 _MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 
 
@@ -146,7 +231,7 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 def why_not_adam(optimizer: torch.optim.Optimizer) -> str:
     """Why kernels cannot take an optimizer's steps, in words; empty for Adam itself without any of its variants."""
-    if type(optimizer) is not torch.optim.Adam:
+    if type(optimizer) not in OPTIMIZERS:
         return f"kernels take no steps of {type(optimizer).__name__}"
     if len(optimizer.param_groups) != 1:
         return "kernels take steps of one group of parameters"

@@ -14,19 +14,25 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from scramjet.engine.privileged import is_privileged
-from scramjet.executors.executor import named_layer
-from scramjet.executors.supports import are_alike, why_torch
+from scramjet.executors.supports import (
+    ACTIVATIONS,
+    ANY_MEMORY,
+    ENCODERS,
+    NETWORKS,
+    NORMALIZERS,
+    SETTINGS,
+    are_alike,
+    no_linear,
+    why_not,
+    why_torch,
+)
 from scramjet.kernels.gpu.language import product_size
 from scramjet.kernels.operations import has_hooks
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical
-from scramjet.policies.encoders.grids import GridCNN
-from scramjet.policies.encoders.images import NatureCNN
-from scramjet.policies.encoders.value_propagation import ValuePropagation
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
 from scramjet.policies.normalization import ObservationNormalizer
 from scramjet.policies.policy import Policy
 
-ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 ALIGNMENT = 16
 """Each network's weights begin at a multiple of so many floats."""
 
@@ -105,24 +111,22 @@ def plan_of(policy: Policy) -> Plan:
     """How the kernels run a policy; raises `UnsupportedMLPError` if they cannot."""
     network, distribution = policy.network, policy.distribution
     # A user's own class may do anything, share weights or exclude some from learning.
-    if type(network) not in (SeparateActorCritic, SharedActorCritic):
-        raise UnsupportedMLPError(f"Triton kernels do not run a {type(network).__name__}")
+    if reason := why_not("triton", network, NETWORKS):
+        raise UnsupportedMLPError(reason)
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     if network.state_size:
-        raise UnsupportedMLPError(
-            "Triton's MLP kernels know no memory: it, the layers, the loss and Adam have kernels of their own"
-        )
+        raise UnsupportedMLPError(ANY_MEMORY.triton)
     if is_privileged(policy.observation_space):
-        raise UnsupportedMLPError("Triton kernels give policy and critic the same observations (observe_critic)")
+        raise UnsupportedMLPError(SETTINGS["more for the critic"].triton)
     if policy.two_hot_head is not None:
-        raise UnsupportedMLPError("Triton kernels learn values by their squared error, not as a distribution")
+        raise UnsupportedMLPError(SETTINGS["distribution of values"].triton)
     if reason := why_torch(policy):
         raise UnsupportedMLPError(reason)
     if type(distribution) is DiagonalGaussian and distribution.squashes:
-        raise UnsupportedMLPError("Triton kernels do not squash actions (policy.bounded_actions='tanh')")
+        raise UnsupportedMLPError(SETTINGS["squashed actions"].triton)
     encoder = network.encoder if isinstance(network, SharedActorCritic) else network.actor_encoder
     if encoder is not None and any(True for _ in encoder.parameters()):
-        raise UnsupportedMLPError(_encoder_reason(encoder))
+        raise UnsupportedMLPError(why_not("triton", encoder, ENCODERS))
     if isinstance(network, SeparateActorCritic) and not are_alike(encoder, network.critic_encoder):
         raise UnsupportedMLPError("actor and critic encode observations in two ways")
     check_weights(network)
@@ -151,8 +155,8 @@ def plan_of_critic(network: nn.Module, trunk: nn.Sequential, head: nn.Module, no
     `network` is all of it, its hidden layers `trunk` and its output `head`. Raises as `plan_of` does.
     """
     check_weights(network)
-    if normalizer is not None and type(normalizer) is not ObservationNormalizer:
-        raise UnsupportedMLPError(f"Triton kernels do not run a {type(normalizer).__name__}")
+    if normalizer is not None and (reason := why_not("triton", normalizer, NORMALIZERS)):
+        raise UnsupportedMLPError(reason)
     value = _linear(head)
     tower = _tower(trunk, [value.weight], [value.bias])
     _check_sizes(tower, 1)
@@ -165,18 +169,10 @@ def plan_of_critic(network: nn.Module, trunk: nn.Sequential, head: nn.Module, no
         offsets=torch.zeros(1, dtype=torch.int32, device=value.weight.device),
         bounds=None,
         scales=False,
-        normalizer=normalizer,
+        normalizer=normalizer,  # type: ignore[arg-type]
         encode=None,
         has_policy=False,
     )
-
-
-def _encoder_reason(encoder: nn.Module) -> str:
-    """Why a network that has an encoder with weights is not run as a whole, and what of it has kernels."""
-    name = type(encoder).__name__
-    if isinstance(encoder, NatureCNN | GridCNN | ValuePropagation):
-        return f"Triton's MLP kernels run no {name}: it, the layers, the loss and Adam have kernels of their own"
-    return f"Triton's MLP kernels run no {name}: the layers, the loss and Adam have kernels of their own"
 
 
 def check_weights(network: nn.Module) -> None:
@@ -228,7 +224,7 @@ def _tower(trunk: nn.Sequential, weights: list[Tensor], biases: list[Tensor]) ->
 def _linear(module: nn.Module) -> nn.Linear:
     """Return the module if it is a plain linear layer with a bias; raises if it is not."""
     if type(module) is not nn.Linear or module.bias is None:
-        raise UnsupportedMLPError(f"Triton kernels do not run {named_layer(module)}")
+        raise UnsupportedMLPError(f"Triton kernels do not run {no_linear(module)}")
     return module
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -12,9 +12,20 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from scramjet.executors.numba_executor import UnsupportedPolicyError, numba_network
-from scramjet.executors.supports import are_alike, what_learns, why_not_adam, why_torch
+from scramjet.executors.supports import (
+    ACTIVATIONS,
+    ANY_MEMORY,
+    MEMORIES,
+    NETWORKS,
+    are_alike,
+    what_learns,
+    why_not,
+    why_not_adam,
+    why_torch,
+)
 from scramjet.executors.triton_plan import UnsupportedMLPError, plan_of
 from scramjet.policies import Categorical, DiagonalGaussian, Policy, PolicyConfig, default_network
+from scramjet.policies.config import MemoryName
 from scramjet.policies.recurrent import Layer
 
 OBS, CHOICES, POINTS = Box(-1, 1, (3,)), Discrete(2), Box(-1, 1, (2,), np.float32)
@@ -68,6 +79,16 @@ def test_no_kernel_stands_for_a_policy_that_was_changed() -> None:
             is_explained = any(word in str(raised.value) for word in words.split("|"))
             assert is_explained, f"{make.__name__}, {name}: {raised.value}"
     assert why_torch(policy_of()) == ""
+
+
+def test_all_that_a_config_can_ask_for_is_on_the_table() -> None:
+    for memory in get_args(MemoryName):
+        network = policy_of(memory=memory, memory_size=4).network
+        assert why_not("numba", network.actor_core, MEMORIES) == "" == why_not("numba", network, NETWORKS)
+        assert why_not("triton", network.actor_core, MEMORIES) == ANY_MEMORY.triton
+    for activation in get_args(get_type_hints(PolicyConfig)["activation"]):
+        assert ACTIVATIONS[type(policy_of(activation=activation).network.actor[1])] == activation
+    assert why_not("numba", nn.GRU(1, 1), MEMORIES) == "compiled functions do not run a GRU"  # torch's own
 
 
 def test_encoders_without_weights_are_alike_if_class_settings_and_numbers_are() -> None:
