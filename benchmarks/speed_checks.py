@@ -45,14 +45,14 @@ from scramjet.policies.config import MemoryName, PolicyConfig
 from scramjet.runtime.logs import read_metrics
 from scramjet.runtime.machine import available_cores
 from scramjet.training import loop, start
+from scramjet.training import state as saving
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.display import LiveDisplay
-from scramjet.training.persistence import saving
-from scramjet.training.persistence.saving import Saver
 from scramjet.training.session import Session
+from scramjet.training.state import Saver
 
 NO_EVALUATIONS = EvaluationConfig(every=0, final_episodes=0)
 WITHOUT_END = 10**10

@@ -49,8 +49,8 @@ _HOMES = {
     "MultiBinary": "scramjet.envs",
     "MultiDiscrete": "scramjet.envs",
     "register": "scramjet.envs",
-    "check": "scramjet.training.worlds.checking",
-    "CheckReport": "scramjet.training.worlds.checking",
+    "check": "scramjet.training.world_check",
+    "CheckReport": "scramjet.training.world_check",
     "make": "scramjet.adapters.make",
     "Algorithm": "scramjet.algorithms.algorithm",
     "Materials": "scramjet.algorithms.algorithm",
@@ -63,11 +63,11 @@ _HOMES = {
     "AlphaZeroConfig": "scramjet.algorithms.config",
     "PolicyConfig": "scramjet.policies.config",
     "BonusConfig": "scramjet.training.curiosity.config",
-    "SelfPlayConfig": "scramjet.training.self_play.config",
+    "SelfPlayConfig": "scramjet.selfplay.config",
     "EvaluationConfig": "scramjet.training.config.run_config",
     "CheckpointConfig": "scramjet.training.config.run_config",
     "TrainResult": "scramjet.training.result",
-    "Evaluation": "scramjet.training.evaluation.results",
+    "Evaluation": "scramjet.runs.results",
     "Callback": "scramjet.training.callbacks",
     "LossBatch": "scramjet.executors.losses",
     "Session": "scramjet.training.session",
@@ -125,17 +125,15 @@ if TYPE_CHECKING:
     from scramjet.training.config.run_config import EvaluationConfig as EvaluationConfig
     from scramjet.training.config.run_config import RunConfig as RunConfig
     from scramjet.training.curiosity.config import BonusConfig as BonusConfig
-    from scramjet.training.evaluation.results import Evaluation as Evaluation
     from scramjet.training.loop import train as train
     from scramjet.training.pictures.recording import Recording as Recording
     from scramjet.training.pictures.recording import record_video as record_video
     from scramjet.training.playing import evaluate as evaluate
     from scramjet.training.playing import load_policy as load_policy
     from scramjet.training.result import TrainResult as TrainResult
-    from scramjet.training.self_play.config import SelfPlayConfig as SelfPlayConfig
     from scramjet.training.session import Session as Session
-    from scramjet.training.worlds.checking import CheckReport as CheckReport
-    from scramjet.training.worlds.checking import check as check
+    from scramjet.training.world_check import CheckReport as CheckReport
+    from scramjet.training.world_check import check as check
     from scramjet.tuning.api import tune as tune
     from scramjet.tuning.results import TuneResult as TuneResult
     from scramjet.web.export_page.exported import ExportedPage as ExportedPage

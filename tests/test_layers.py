@@ -12,7 +12,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
     "envs", "runtime", "compile", "kernels", "engine", "adapters", "policies", "algorithms", "executors", "search",
-    "players", "telemetry", "training", "arena", "reports", "tuning", "web", "commands",
+    "players", "selfplay", "runs", "telemetry", "distributed", "training", "arena", "reports", "tuning", "web",
+    "commands",
 ]  # fmt: skip
 TOP = {"cli", "gym", "__main__", "__init__"}
 

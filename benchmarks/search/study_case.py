@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import scramjet
+from scramjet.runs.results import Evaluation
 from scramjet.training.components import make_evaluator
-from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import Session
 

@@ -25,7 +25,7 @@ from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.evaluator import MAX_FOREIGN_ENVS
+from scramjet.training.evaluator import MAX_FOREIGN_ENVS
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, search_settings
 from scramjet.training.seeds import unseen_episodes
 

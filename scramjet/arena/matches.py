@@ -26,7 +26,7 @@ from scramjet.engine.transition import Transition
 from scramjet.engine.trees import GOLDEN, mixed
 from scramjet.errors import ConfigError, PlayerError
 from scramjet.players.player import Player, blamed_on
-from scramjet.training.evaluation.evaluator import steps_at_most
+from scramjet.training.evaluator import steps_at_most
 
 # --- results
 

@@ -23,14 +23,14 @@ from scramjet.errors import ConfigError, RunError, shortened
 from scramjet.players.player import Player, UserPlayer
 from scramjet.players.scripted import PERFECT, SCRIPTED, names_a_path, scripted_player, split_search
 from scramjet.policies.policy import Policy
+from scramjet.runs.metadata import find_checkpoint, run_of
+from scramjet.runs.world_files import has_rules, is_same_world, name_in
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.search.rows import RowSearch, SearchSettings
 from scramjet.training.config.files import world_in
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.persistence.metadata import find_checkpoint, run_of
 from scramjet.training.playing import load_policy, search_settings
 from scramjet.training.rollout.recurrent_states import RecurrentStates
-from scramjet.training.worlds.world_files import has_rules, is_same_world, name_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,12 @@ from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
+from scramjet.runs.world_trust import name_of
 from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
 from scramjet.runtime.machine import available_cores
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
-from scramjet.training.worlds.trust import name_of
 
 
 @dataclass(frozen=True)

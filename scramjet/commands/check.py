@@ -11,7 +11,7 @@ from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.engine.worlds.check import Finding
 from scramjet.engine.worlds.hanging import CallWatch
 from scramjet.errors import LAYOUT, printable
-from scramjet.training.worlds.checking import findings_on, line_of
+from scramjet.training.world_check import findings_on, line_of
 
 CALL_SECONDS = 10.0
 """A step of a few envs that takes longer counts as an endless loop."""

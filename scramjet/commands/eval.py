@@ -19,19 +19,19 @@ from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.eval import Arguments
 from scramjet.commands.arguments.search import path_and_search
 from scramjet.errors import ConfigError, printable
+from scramjet.runs.results import Evaluation
+from scramjet.runs.world_files import shown_name
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.terminal import is_screen, show_over, shown_in
 from scramjet.runtime.video.video_file import check_rate, check_video
 from scramjet.telemetry.readable import short_path
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.evaluator import Evaluator, ProgressLine, cuts_text
-from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.evaluator import Evaluator, ProgressLine, cuts_text
 from scramjet.training.pictures.recording import Recording, checked_cells, record_policy
 from scramjet.training.pictures.stages import Drawing, play, rate_of
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, search_settings, with_evaluation
 from scramjet.training.seeds import unseen_episodes
-from scramjet.training.worlds.world_files import shown_name
 
 
 def eval_command(arguments: Arguments, env_values: dict[str, str]) -> int:

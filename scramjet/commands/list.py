@@ -15,10 +15,10 @@ from scramjet.engine.layout import check_spaces, num_players, played_by
 from scramjet.envs.api import Dict, Discrete, Env, MultiDiscrete
 from scramjet.envs.registry import Registration, canonical_name, is_registered, load_env, registrations
 from scramjet.errors import WorldError, did_you_mean, printable, shortened
+from scramjet.runs.world_trust import name_of
 from scramjet.runtime.shipped import shipped_file, shown_path
 from scramjet.training.config.files import preset_worlds
 from scramjet.training.config.presets import preset_path
-from scramjet.training.worlds.trust import name_of
 
 
 def list_command(arguments: Arguments) -> int:

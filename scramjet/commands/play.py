@@ -23,13 +23,13 @@ from scramjet.envs.api import Env
 from scramjet.envs.registry import is_registered, split_file
 from scramjet.errors import ConfigError, printable
 from scramjet.players.player import Player
+from scramjet.runs.metadata import run_of
+from scramjet.runs.world_trust import name_of
 from scramjet.search.specs import parse_search
 from scramjet.telemetry.readable import short_path
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
-from scramjet.training.persistence.metadata import run_of
 from scramjet.training.playing import load_trained, note_on_played, search_settings
-from scramjet.training.worlds.trust import name_of
 
 
 @dataclass(frozen=True)

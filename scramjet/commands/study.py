@@ -10,9 +10,9 @@ from scramjet.commands.arguments import train
 from scramjet.commands.arguments.tune import Given, Place, read_space
 from scramjet.commands.command_line import CommandLine
 from scramjet.errors import ConfigError
+from scramjet.runs.world_trust import Caller, name_of
 from scramjet.runtime.trust import said
 from scramjet.settings import flag
-from scramjet.training.worlds.trust import Caller, name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import make_display
 from scramjet.tuning.results import TuneResult

@@ -23,10 +23,10 @@ from scramjet.arena.tournaments.tournament import Style, Tournament
 from scramjet.commands.arguments.env_parameters import typed_parameters
 from scramjet.commands.arguments.tournament import Arguments
 from scramjet.errors import ConfigError, printable
+from scramjet.runs.world_files import shown_name
 from scramjet.runtime.files import output_file, write_output
 from scramjet.runtime.terminal import show_over
 from scramjet.search.specs import parse_search
-from scramjet.training.worlds.world_files import shown_name
 
 
 def tournament_command(arguments: Arguments, env_values: dict[str, str]) -> int:

@@ -10,7 +10,7 @@ functions below make one; each belongs to one way in which a user says so, and a
     shipped(path)              a file that came with scramjet
 
 Whoever needs an approval takes one as an argument and passes on the one it was given. What must be approved where is
-said above: worlds and players by `training/worlds/trust.py`.
+said above: worlds and players by `runs/world_trust.py`.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from scramjet.errors import CallbackError, ConfigError, did_you_mean, shortened
 from scramjet.executors.losses import MAX_NAME_LENGTH
+from scramjet.runs.results import Evaluation
 from scramjet.telemetry.metrics import Record, is_reserved
 from scramjet.telemetry.readable import short_path
 from scramjet.telemetry.sinks import BuiltInSink, Sink
-from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.result import TrainResult
 from scramjet.training.session import Session
 

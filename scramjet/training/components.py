@@ -14,6 +14,7 @@ from scramjet.adapters.env_spaces import their_spaces
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.registry import ForeignWorld, is_foreign, library_of
 from scramjet.adapters.spaces import texts_left_out
+from scramjet.distributed.ray_cluster import remote_pools
 from scramjet.engine.layout import check_spaces
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import shown_space
@@ -30,9 +31,8 @@ from scramjet.policies.policy import Policy, check_value_layer
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
 from scramjet.runtime.machine import available_cores, free_cores
 from scramjet.search.rows import SearchSettings
-from scramjet.training.asynchronous.ray.cluster import remote_pools
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
+from scramjet.training.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
 
 DRAWING = threading.Lock()

@@ -3,9 +3,9 @@
 collect   play a rollout with the policy                          collector.py
 prepare   advantages and returns of the rollout, as a batch       learner.py
 update    gradient steps on minibatches of the batch              learner.py, algorithms/ppo.py
-evaluate  play episodes with the policy, if due                   evaluation/
+evaluate  play episodes with the policy, if due                   evaluations.py
 record    metrics.jsonl and the display                           telemetry/, display/
-save      a checkpoint, if due                                    persistence/
+save      a checkpoint, if due                                    state.py
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from torch import nn
 
+from scramjet.distributed.ranks import failing_together
 from scramjet.envs.registry import stop_if_being_read
+from scramjet.runs.results import Evaluation
 from scramjet.runtime.devices import memory_errors_explained
 from scramjet.runtime.logs import RunLog
 from scramjet.runtime.ranks.environment import RANK_TIMEOUT, is_first_rank
@@ -27,6 +29,7 @@ from scramjet.settings import coerce
 from scramjet.telemetry.progress import PhaseClock
 from scramjet.telemetry.tracking.background import Tracking
 from scramjet.training import start
+from scramjet.training.agreement import Together
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.keyword_types import Settings
 from scramjet.training.config.run_config import RunConfig
@@ -41,15 +44,13 @@ from scramjet.training.display import (
     make_display,
 )
 from scramjet.training.display.summary import Hints, run_info, summary_of
-from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.evaluation.within_run import RunEvaluations
-from scramjet.training.parallel.agreement import Together, failing_together
-from scramjet.training.persistence.saving import Saver
+from scramjet.training.evaluations import RunEvaluations
 from scramjet.training.pictures.recording import RunVideos
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.resume import joined_notes
 from scramjet.training.session import Session
 from scramjet.training.start import after_restart
+from scramjet.training.state import Saver
 from scramjet.training.stopping import Stopping
 
 if TYPE_CHECKING:

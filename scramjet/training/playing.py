@@ -23,6 +23,11 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, with_symmetries
+from scramjet.runs.metadata import check_network_is_given, env_terms, facts_of, find_checkpoint, policy_spaces, run_of
+from scramjet.runs.results import Evaluation
+from scramjet.runs.weights import check_weights, give_returns, load_weights
+from scramjet.runs.world_files import note_on_world
+from scramjet.runs.world_trust import Caller, world_of
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.trust import said
 from scramjet.search.requirements import check_searchable, note_on_chance
@@ -30,26 +35,11 @@ from scramjet.search.rows import SearchSettings
 from scramjet.search.search import Rewards
 from scramjet.search.specs import parse_search
 from scramjet.settings import MAX_COUNT, coerce
+from scramjet.training.checkpoint_config import check_fits, checkpoint_config, checkpoint_settings, reward_divisor_of
 from scramjet.training.components import make_evaluator, make_policy, policy_for
 from scramjet.training.config.changes import changes
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
-from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.persistence.metadata import (
-    check_fits,
-    check_network_is_given,
-    checkpoint_config,
-    checkpoint_settings,
-    env_terms,
-    facts_of,
-    find_checkpoint,
-    policy_spaces,
-    reward_divisor_of,
-    run_of,
-)
-from scramjet.training.persistence.weights import check_weights, give_returns, load_weights
 from scramjet.training.seeds import unseen_episodes
-from scramjet.training.worlds.trust import Caller, world_of
-from scramjet.training.worlds.world_files import note_on_world
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import World
@@ -88,7 +78,7 @@ def load_policy(
     policy = policy_for(*spaces, settings, network, symmetries=_kept_symmetries(checkpoint, settings))
     policy.env_spaces = env_terms(checkpoint, spaces, settings.frame_stack)
     load_weights(policy, checkpoint)
-    give_returns(policy, checkpoint, settings)
+    give_returns(policy, checkpoint, settings.ppo.value_scale)
     policy.facts = facts_of(checkpoint.metadata, checkpoint.step, run_of(checkpoint))
     return policy.eval()
 
@@ -149,7 +139,7 @@ def load_trained(
     check_fits(checkpoint, config, network)
     policy = make_policy(config, network)
     load_weights(policy, checkpoint)
-    give_returns(policy, checkpoint, config)
+    give_returns(policy, checkpoint, config.ppo.value_scale)
     policy.facts = facts_of(checkpoint.metadata, checkpoint.step, run_of(checkpoint))
     return policy.eval(), config, checkpoint
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from scramjet.algorithms.value_scaling import PopArt
 from scramjet.policies.policy import Policy
+from scramjet.runs.metadata import facts_of, member_metadata
+from scramjet.runs.results import Evaluation
 from scramjet.telemetry.metrics import VERSUS_RANDOM
 from scramjet.telemetry.readable import short_path
+from scramjet.training.config import files as config_files
 from scramjet.training.display.interface import StoppedBy
-from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.persistence.metadata import facts_of, member_metadata
 from scramjet.training.session import Session
 
 
@@ -65,7 +66,7 @@ def result_of(
     """The result of a session that has ended; `record` is the last line of its metrics."""
     policy, run = session.policy, session.run.shared_path
     scale = session.learner.shared_tensors()
-    metadata = member_metadata(session.config, run, session.pool, policy, session.rules)
+    metadata = member_metadata(config_files.to_dict(session.config, run), session.pool, policy, session.rules)
     policy.facts = facts_of(metadata, record["step"], run, {key: scale[key] for key in scale if key == PopArt.MOMENTS})
     return TrainResult(
         run_path=run,

@@ -11,7 +11,12 @@ from typing import Any
 
 from torch import nn
 
+from scramjet.distributed.exchange import checkpoint_from_bytes, checkpoint_to_bytes, packed, unpacked
+from scramjet.distributed.ranks import PrivateRun, failing_together, shared
 from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
+from scramjet.runs import world_files
+from scramjet.runs.metadata import best_of
+from scramjet.runs.world_trust import NOBODY, Caller
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.ranks import ALONE, Ranks
@@ -19,19 +24,16 @@ from scramjet.runtime.runs import Run, find_run
 from scramjet.runtime.trust import digest_of, handed_over
 from scramjet.settings import coerce
 from scramjet.telemetry.tracking.tracker import require_installed
+from scramjet.training.agreement import agree, for_ranks
 from scramjet.training.asynchronous.collector import cut_schedule
+from scramjet.training.checkpoint_config import check_fits, checkpoint_settings
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
 from scramjet.training.config.keywords import CHANGEABLE
 from scramjet.training.config.resolution import env_device_beside
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.parallel.agreement import PrivateRun, agree, failing_together, for_ranks, shared
-from scramjet.training.parallel.exchange import checkpoint_from_bytes, checkpoint_to_bytes, packed, unpacked
-from scramjet.training.persistence.metadata import best_of, check_fits, checkpoint_settings
-from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
-from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import NOBODY, Caller
+from scramjet.training.state import restore_everything
 
 
 def resume_run(

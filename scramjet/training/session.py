@@ -22,37 +22,38 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers import ConcatenatedPool
 from scramjet.kernels.operations import allow_kernels
 from scramjet.policies.policy import Policy
+from scramjet.runs.metadata import member_metadata
+from scramjet.runs.results import Best
+from scramjet.runs.world_files import placeless_name, world_fingerprint
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.logs import MetricsLog
 from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.runs import Run
+from scramjet.selfplay.members import MemberFiles
 from scramjet.settings import coerce
 from scramjet.telemetry.progress import Progress
 from scramjet.telemetry.sinks import MetricsFile, Sink
 from scramjet.training.asynchronous.actors import ActorThreads, LocalActors
 from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.collector import Asynchronous, Replayed, ScheduleLog
-from scramjet.training.asynchronous.ray.ray_actors import make_ray_actors
+from scramjet.training.asynchronous.ray_actors import make_ray_actors
 from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_pool, make_training_pool, policy_for, symmetry_tables
+from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.curiosity import Curiosity
-from scramjet.training.evaluation.evaluator import Evaluator
-from scramjet.training.evaluation.results import Best
-from scramjet.training.evaluation.strength import OPPONENTS, Strength, is_game
+from scramjet.training.evaluator import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.learning import Learning
-from scramjet.training.persistence.metadata import member_metadata
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.player import SearchingPlayer
 from scramjet.training.seeds import action_generator, seed_of_fork, training_episodes
 from scramjet.training.self_play.league import League
-from scramjet.training.self_play.members import MemberFiles
 from scramjet.training.self_play.opponents import Opponents
 from scramjet.training.self_play.setup import make_league, seat_opponents
-from scramjet.training.worlds.world_files import placeless_name, world_fingerprint
+from scramjet.training.strength import OPPONENTS, Strength, is_game
 
 SCHEDULE = "schedule.jsonl"
 """The file of a run that records what its actors did and when; see `record_schedule`."""
@@ -232,7 +233,7 @@ def build_session(
         policy.uses_bfloat16 = config.precision == "bfloat16"
         pool.prepare()
         rules = world_fingerprint(pool.env)
-        metadata = partial(member_metadata, config, run.path, pool, policy, rules)
+        metadata = partial(member_metadata, config_files.to_dict(config, run.path), pool, policy, rules)
         sitting = seat_opponents(config, pool, policy, seed)
         league = make_league(config, run.path, pool, policy, network, sitting, metadata, seed=seed) if sitting else None
         player, learner = config.traits.make(Materials(config, pool, policy, seed, sitting, ranks))

@@ -14,8 +14,14 @@ from torch import nn
 from scramjet.adapters.objects import spelled
 from scramjet.adapters.registry import note_on_id
 from scramjet.algorithms.algorithm import algorithm_named
+from scramjet.distributed.exchange import checkpoint_from_bytes, checkpoint_to_bytes
+from scramjet.distributed.ranks import PrivateRun, failing_together, shared
+from scramjet.distributed.ray_cluster import require_ray
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, RankError, shortened
+from scramjet.runs import world_files
+from scramjet.runs.metadata import find_checkpoint
+from scramjet.runs.world_trust import Caller, name_of, remember_players, world_of
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.ranks import ALONE, Ranks
 from scramjet.runtime.runs import Run
@@ -24,7 +30,8 @@ from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import SearchKind, check_searchable, note_on_chance
 from scramjet.settings import coerce
 from scramjet.telemetry.tracking.tracker import require_installed
-from scramjet.training.asynchronous.ray.cluster import require_ray
+from scramjet.training.agreement import agree, for_ranks
+from scramjet.training.checkpoint_config import check_fits, checkpoint_config, checkpoint_settings, lineage_of
 from scramjet.training.components import limit_threads
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
@@ -33,21 +40,9 @@ from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.values import Count
-from scramjet.training.parallel.agreement import PrivateRun, agree, failing_together, for_ranks, shared
-from scramjet.training.parallel.exchange import checkpoint_from_bytes, checkpoint_to_bytes
-from scramjet.training.persistence.metadata import (
-    check_fits,
-    checkpoint_config,
-    checkpoint_settings,
-    find_checkpoint,
-    lineage_of,
-)
-from scramjet.training.persistence.state import begin_as_fork, checkpoint_of, inherited, restore_learning
-from scramjet.training.persistence.weights import take_over_values
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
-from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import Caller, name_of, remember_players, world_of
+from scramjet.training.state import begin_as_fork, checkpoint_of, inherited, restore_learning, take_over_values
 
 if TYPE_CHECKING:
     from scramjet.adapters.objects import NamedWorld, World

@@ -13,6 +13,7 @@ from scramjet.adapters.factories import must_be_given
 from scramjet.adapters.registry import registration
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError
+from scramjet.runs.world_trust import world_of
 from scramjet.runtime.machine import available_cores
 from scramjet.runtime.runs import check_run_name
 from scramjet.runtime.trust import said
@@ -20,7 +21,6 @@ from scramjet.settings import coerce
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import check_names, with_keywords
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.worlds.trust import world_of
 from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.keyword_types import TuneSettings
 from scramjet.tuning.loop import run_study

@@ -16,12 +16,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.runs.world_trust import Caller, remember
 from scramjet.settings import NONE_WORDS
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.keywords import SOURCE, with_keywords
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.worlds.trust import Caller, remember
 
 Value = bool | int | float | str | None
 """What Optuna keeps of a setting's value; a list such as [64, 64] is the text 64x64."""

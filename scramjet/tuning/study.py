@@ -17,6 +17,8 @@ from typing import Any
 import tomli_w
 
 from scramjet.errors import ConfigError, RunError, did_you_mean, shortened
+from scramjet.runs import world_files
+from scramjet.runs.world_trust import Caller, remember_players
 from scramjet.runtime.files import (
     MAX_DEPTH,
     explain_disk_errors,
@@ -33,8 +35,6 @@ from scramjet.settings import NONE_WORDS
 from scramjet.training.config import files as config_files
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.run_config import MAX_THREADS, RunConfig
-from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import Caller, remember_players
 from scramjet.tuning.objective import Objective
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space, Value, optuna_module

@@ -29,14 +29,14 @@ from scramjet.errors import (
     WorldError,
     shortened,
 )
+from scramjet.runs.metadata import DEFAULT_NETWORK
+from scramjet.runs.world_files import find_world
+from scramjet.runs.world_trust import Caller, CopiedWorld, approve, approve_copy, check_name
 from scramjet.runtime.checkpoint_format import METADATA_FILE, read_record
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of
 from scramjet.runtime.files import is_folder, read_link
 from scramjet.runtime.runs import Run, check_run_name
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.persistence.metadata import DEFAULT_NETWORK
-from scramjet.training.worlds.trust import Caller, CopiedWorld, approve, approve_copy, check_name
-from scramjet.training.worlds.world_files import find_world
 
 if TYPE_CHECKING:
     from scramjet.policies.policy import Policy
@@ -55,7 +55,7 @@ class PageContext:
 
     runs_dir: Path
     trust: bool = False
-    """Runs may name worlds in files and modules, which are run; see training/worlds/trust.py."""
+    """Runs may name worlds in files and modules, which are run; see runs/world_trust.py."""
 
     @cached_property
     def agents(self) -> Agents:

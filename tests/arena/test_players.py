@@ -24,7 +24,7 @@ from scramjet.players.scripted import RandomPlayer, split_search
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.training.components import policy_for
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.evaluator import Player as TrainingPlayer
+from scramjet.training.evaluator import Player as TrainingPlayer
 from tests.helpers.player_pools import pool_of
 from tests.helpers.player_worlds import Duel, Mortals, Trio
 from tests.helpers.search_worlds import settings, untrained

@@ -27,9 +27,9 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.reports.run_files import read_lineage
 from scramjet.runtime import checkpoint_format
 from scramjet.runtime.runs import Run
+from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.telemetry.tracking.tracker import RunFacts, read_state
 from scramjet.training.asynchronous.collector import read_schedule
-from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.tuning.api import METHODS
 from scramjet.tuning.report.reading import read_results
 from scramjet.tuning.report.write import write_report
@@ -307,7 +307,7 @@ GAMES = (RESUME_GAMES, FORK_GAMES, TOURNAMENT, GRADE)
 FORMATS = (
     Format("config of a run", "runs/plain/config.toml", Toml(), (RESUME, LIST, PLOT, look), (look, LIST),
            ("training.config.reading", "runtime.toml_text", "training.config.files", "reports.run_files",
-            "commands.train", "training.parallel.restarts", "telemetry.tracking.tracker", "web.run_list")),
+            "commands.train", "training.start", "telemetry.tracking.tracker", "web.run_list")),
     Format("config file", "config.toml", Toml(), (TRAIN_CONFIG, _load_config), (_load_config,),
            ("commands.arguments.train", "commands.arguments.tune", "training.config.yaml_text")),
     Format("checkpoint's metadata", "runs/*/checkpoints/step_*/metadata.json", Metadata(), (*RUN, *GAMES, _load_policy),
@@ -321,7 +321,7 @@ FORMATS = (
     Format("lineage", "runs/forked/lineage.json", Json(), (RESUME_FORK, look, sync, _lineage), (look, sync, _lineage),
            ("reports.run_files", "telemetry.tracking.tracker")),
     Format("schedule of an asynchronous run", "schedule.jsonl", JsonLines(), (_read_schedule,), (_read_schedule,),
-           ("training.asynchronous.schedule",)),
+           ("training.asynchronous.collector",)),
     Format("study", "study/study.toml", Toml(), (resume_study, REPORT, _open_study), (_open_study,),
            ("tuning.study",)),
     Format("study's database", "study/study.db", Database(), (resume_study, REPORT, _open_study), (_open_study,),
@@ -351,11 +351,9 @@ OTHER_READERS = {
     "reports.plots": "a plot that it has just drawn",
     "web.export_page.page": "comes with scramjet",
     "web.server": "comes with plotly",
-    "training.evaluation.within_run": "messages of ranks of one run",
-    "training.parallel.agreement": "messages of ranks of one run",
-    "training.parallel.parcels": "messages of ranks of one run",
-    "training.parallel.reports": "messages of ranks of one run",
-    "training.parallel.states": "messages of ranks of one run",
+    "distributed.exchange": "messages of ranks of one run",
+    "training.agreement": "messages of ranks of one run",
+    "training.evaluations": "messages of ranks of one run",
     "training.resume": "messages of ranks of one run",
     "training.session": "what it has just written",
     "training.stopping": "messages of ranks of one run",

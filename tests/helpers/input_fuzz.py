@@ -28,12 +28,12 @@ from scramjet.commands import train as train_module
 from scramjet.envs.registry import registrations
 from scramjet.errors import LAYOUT, RunError, ScramjetError, printable
 from scramjet.policies.config import PolicyConfig
+from scramjet.runs.world_trust import Caller
 from scramjet.runtime.trust import given
 from scramjet.training.components import check_network_memory, policy_for
 from scramjet.training.config import files as config_files
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.worlds.trust import Caller
 
 MAX_SECONDS = 5.0  # of this thread's own work, whatever else the machine does
 MAX_BYTES = 1 << 30

@@ -17,7 +17,7 @@ from scramjet.engine.actions import random_actions
 from scramjet.envs import Box, Discrete, Env, load_env, randint
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.training.evaluation.evaluator import Evaluator
+from scramjet.training.evaluator import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout

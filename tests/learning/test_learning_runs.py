@@ -18,9 +18,9 @@ from scramjet.algorithms.config import PPOConfig
 from scramjet.arena.head_to_head import play_match
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
+from scramjet.runs.results import Evaluation
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.result import TrainResult
 from tests.helpers import ROOT
 

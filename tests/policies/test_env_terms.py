@@ -16,7 +16,7 @@ from scramjet.engine import FrameStackPool, NativePool
 from scramjet.errors import ConfigError, PredictError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
-from scramjet.training.evaluation.evaluator import Player
+from scramjet.training.evaluator import Player
 from tests.helpers import ROOT
 from tests.helpers.choosing import choosing_world
 from tests.helpers.memory_training import make_policy

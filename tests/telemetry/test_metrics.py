@@ -19,6 +19,8 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Episodes
 from scramjet.errors import TrainingError
 from scramjet.policies.config import PolicyConfig
+from scramjet.runs.results import Evaluation
+from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.telemetry.metrics import METRICS, findings, metric_for, warnings_for
 from scramjet.telemetry.progress import Progress
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
@@ -26,9 +28,7 @@ from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.display import QuietDisplay
 from scramjet.training.display.interface import Hint
 from scramjet.training.display.summary import STEPS_OF_NEW, UPDATES_OF_CUTS, UPDATES_WITHOUT_REWARD, Hints
-from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.learning import check_finite
-from scramjet.training.self_play.config import SelfPlayConfig
 from tests.helpers import ROOT
 from tests.helpers.run_files import lines_of
 from tests.helpers.sessions import SMALL

@@ -17,8 +17,8 @@ from scramjet.executors.losses import OwnLosses, minibatch_loss
 from scramjet.executors.samples import Samples
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Core, Policy, PolicyConfig, default_network
+from scramjet.training import state
 from scramjet.training.learner import Learner, loss_settings
-from scramjet.training.persistence import state
 from scramjet.training.session import Session
 from tests.helpers.choosing import choosing_world
 from tests.helpers.memory_training import play, run_config

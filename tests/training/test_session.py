@@ -27,9 +27,9 @@ from scramjet.training.config import resolution
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display import QuietDisplay
-from scramjet.training.persistence.state import checkpoint_of
 from scramjet.training.seeds import training_episodes
 from scramjet.training.session import Session
+from scramjet.training.state import checkpoint_of
 from scramjet.training.stopping import Stopping
 from tests.helpers import HELPERS
 from tests.helpers.memory_training import run_config

@@ -21,14 +21,14 @@ from scramjet.policies.policy import Policy
 from scramjet.reports.curves import default_metric
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.selfplay.members import MemberFiles
 from scramjet.telemetry.metrics import main_metric
 from scramjet.telemetry.readable import human_number
 from scramjet.training import session as sessions
+from scramjet.training import strength
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.display.text import UNICODE, summary_rows
-from scramjet.training.evaluation import strength
-from scramjet.training.evaluation.strength import Strength
-from scramjet.training.self_play.members import MemberFiles
+from scramjet.training.strength import Strength
 from scramjet.tuning.objective import Objective
 from scramjet.web.run_list import read_spark
 from tests.helpers.run_files import lines_of

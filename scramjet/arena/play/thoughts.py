@@ -23,7 +23,7 @@ from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.training.persistence.metadata import reward_divisor_of
+from scramjet.training.checkpoint_config import reward_divisor_of
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 
 # --- by a network

@@ -19,17 +19,17 @@ from scramjet.arena.tournaments.tournament import GAMES_PER_BATCH, Plan, Style, 
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.players.player import Player
 from scramjet.players.scripted import PERFECT, runs_code, scripted_player, split_search
+from scramjet.runs.metadata import run_of
+from scramjet.runs.world_trust import name_of
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of, load_checkpoint
 from scramjet.runtime.runs import find_run
 from scramjet.search.specs import SearchSpec
+from scramjet.selfplay.members import FOLDER as OPPONENTS
 from scramjet.training.components import make_pool
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
-from scramjet.training.evaluation.evaluator import MAX_FOREIGN_ENVS
-from scramjet.training.persistence.metadata import run_of
+from scramjet.training.evaluator import MAX_FOREIGN_ENVS
 from scramjet.training.playing import load_trained
-from scramjet.training.self_play.members import FOLDER as OPPONENTS
-from scramjet.training.worlds.trust import name_of
 
 # --- who takes part
 

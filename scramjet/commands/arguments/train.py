@@ -10,10 +10,13 @@ from scramjet.commands.arguments.env_parameters import parameter_help, split_env
 from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words, show_help
 from scramjet.errors import ConfigError
+from scramjet.runs.metadata import find_checkpoint
+from scramjet.runs.world_trust import Caller, name_of
 from scramjet.runtime.ranks.environment import RANK_TIMEOUT
 from scramjet.runtime.runs import find_run
 from scramjet.runtime.trust import said
 from scramjet.settings import Flat, require, require_counts
+from scramjet.training.checkpoint_config import checkpoint_config
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import reopened
@@ -21,8 +24,6 @@ from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import with_open_choices
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.config import with_curiosity
-from scramjet.training.persistence.metadata import checkpoint_config, find_checkpoint
-from scramjet.training.worlds.trust import Caller, name_of
 
 DESCRIPTION = """Train an agent: with PPO, or with a search that it learns from (--algorithm spo or alphazero).
 

@@ -18,6 +18,7 @@ import torch
 from scramjet.engine.pool import Episodes
 from scramjet.engine.wrappers import ConcatenatedPool, concatenate_episodes
 from scramjet.errors import ConfigError, shortened
+from scramjet.runs.world_files import placeless_name
 from scramjet.runtime.files import (
     explain_disk_errors,
     open_regular,
@@ -33,7 +34,6 @@ from scramjet.training.learner import Learner
 from scramjet.training.rollout.acting import value_rollout
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.self_play.league import League
-from scramjet.training.worlds.world_files import placeless_name
 
 _MAX_SCHEDULE_BYTES = 1 << 28  # millions of events
 _MAX_REPLAYED_BYTES = 1 << 26

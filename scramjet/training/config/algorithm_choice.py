@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from scramjet.algorithms.algorithm import ALGORITHMS, algorithm_named, suits
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError
-from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.selfplay.config import SelfPlayConfig
 
 Config = TypeVar("Config", bound=Any)
 """A RunConfig."""

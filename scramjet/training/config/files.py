@@ -19,6 +19,8 @@ from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.algorithm import algorithm_named
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, TrustError, did_you_mean, shortened
+from scramjet.runs.world_files import WorldPlace, find_world, is_same_world, name_in, open_world, recorded_name
+from scramjet.runs.world_trust import NOBODY, Caller, approved_players, check_name
 from scramjet.runtime.files import MAX_DEPTH, is_deeper_than
 from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.toml_text import check_bounds
@@ -32,15 +34,6 @@ from scramjet.training.config.reading import MAX_TOML_BYTES, read_bytes, read_fi
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
 from scramjet.training.curiosity.config import CuriosityName, with_curiosity
-from scramjet.training.worlds.trust import NOBODY, Caller, approved_players, check_name
-from scramjet.training.worlds.world_files import (
-    WorldPlace,
-    find_world,
-    is_same_world,
-    name_in,
-    open_world,
-    recorded_name,
-)
 
 CONFIG_VERSION = 1
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either

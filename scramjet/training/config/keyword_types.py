@@ -7,9 +7,9 @@ from typing import Any, Literal, TypedDict
 
 from scramjet.algorithms.config import AlphaZeroConfig, PPOConfig, SPOConfig
 from scramjet.policies.config import PolicyConfig
+from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig
 from scramjet.training.curiosity.config import BonusConfig
-from scramjet.training.self_play.config import SelfPlayConfig
 
 
 class PPOSettings(TypedDict, total=False):

@@ -14,7 +14,9 @@ from scramjet.algorithms.algorithm import algorithm_named
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
+from scramjet.runs.world_trust import Caller, approve
 from scramjet.runtime.trust import given
+from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import tables_of_algorithms, with_algorithm, with_loss
@@ -22,8 +24,6 @@ from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.setting_tables import nested
 from scramjet.training.curiosity.config import BonusConfig, CuriosityName, with_curiosity
-from scramjet.training.self_play.config import SelfPlayConfig
-from scramjet.training.worlds.trust import Caller, approve
 
 SOURCE = "scramjet.train"
 """How messages call the place that the settings came from."""

@@ -21,6 +21,8 @@ from scramjet.algorithms.schedules import Schedule
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
 from scramjet.policies.config import PolicyConfig
+from scramjet.runs.world_trust import check_name
+from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.settings import (
     Flat,
     NoFlag,
@@ -36,8 +38,6 @@ from scramjet.training.config.algorithm_choice import check_algorithm
 from scramjet.training.config.mode_checks import check_mode, check_processes
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.curiosity.config import BonusConfig, CuriosityName, check_curiosity
-from scramjet.training.self_play.config import SelfPlayConfig
-from scramjet.training.worlds.trust import check_name
 
 MAX_TIMESTEPS = 2**53
 """Whole numbers up to here are exact as floats too."""

@@ -11,6 +11,9 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.privileged import is_privileged
 from scramjet.executors import losses as own_losses
 from scramjet.policies.networks import count_parameters
+from scramjet.runs.metadata import DEFAULT_NETWORK, network_name
+from scramjet.runs.results import Evaluation
+from scramjet.runs.world_files import shown_name
 from scramjet.telemetry.metrics import VERSUS_RANDOM, Record
 from scramjet.telemetry.progress import PhaseClock
 from scramjet.telemetry.readable import human_number
@@ -18,10 +21,7 @@ from scramjet.training.components import world_note
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display.history import search_findings, statistics_of
 from scramjet.training.display.interface import Display, Hint, RunInfo, StoppedBy, Summary
-from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
 from scramjet.training.session import Session
-from scramjet.training.worlds.world_files import shown_name
 
 
 def run_info(session: Session) -> RunInfo:

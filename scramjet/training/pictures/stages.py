@@ -27,7 +27,7 @@ from scramjet.policies.policy import Policy
 from scramjet.search.rows import SearchSettings
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.evaluator import make_player, steps_at_most
+from scramjet.training.evaluator import make_player, steps_at_most
 from scramjet.training.seeds import unseen_episodes
 
 CONTROL_RATE, BOARD_RATE, TURN_RATE = 30.0, 10.0, 2.0

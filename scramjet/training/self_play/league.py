@@ -19,11 +19,11 @@ from scramjet.algorithms.intervals import CONFIDENCE
 from scramjet.algorithms.ratings import ANCHOR_RATING, performance_rating
 from scramjet.errors import CheckpointError, shortened
 from scramjet.policies.policy import Policy
-from scramjet.training.evaluation.results import Best
+from scramjet.runs.results import Best
+from scramjet.selfplay.config import Selection, SelfPlayConfig
+from scramjet.selfplay.members import Member, MemberFiles, plain_weights
 from scramjet.training.rollout.rollout import Outcome, Rollout
-from scramjet.training.self_play.config import Selection, SelfPlayConfig
 from scramjet.training.self_play.exploiter import Exploiter
-from scramjet.training.self_play.members import Member, MemberFiles, plain_weights
 from scramjet.training.self_play.opponents import Group, Opponent, Opponents
 
 GAMES_TO_RATE = 50

@@ -25,10 +25,10 @@ from scramjet.executors.choice import choose_stack
 from scramjet.executors.executor import ActStep
 from scramjet.players.player import Player
 from scramjet.policies.policy import Policy
+from scramjet.selfplay import games
 from scramjet.training.rollout.others import BoundOthers, Others
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.rollout.rollout import Rollout
-from scramjet.training.self_play import games
 
 
 @dataclass(frozen=True, slots=True)

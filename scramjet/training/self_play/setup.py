@@ -18,14 +18,15 @@ from scramjet.errors import ConfigError, ScramjetError, shortened
 from scramjet.players.player import Player
 from scramjet.players.scripted import SCRIPTED, RandomPlayer, scripted_player
 from scramjet.policies.policy import Policy
+from scramjet.runs.metadata import find_checkpoint
+from scramjet.runs.weights import check_weights
 from scramjet.runtime.machine import require_memory
+from scramjet.selfplay.config import SelfPlayConfig
+from scramjet.selfplay.members import Member, MemberFiles, plain_weights, step_folders
+from scramjet.training.checkpoint_config import check_fits
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.persistence.metadata import check_fits, find_checkpoint
-from scramjet.training.persistence.weights import check_weights
-from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.self_play.exploiter import Exploiter
 from scramjet.training.self_play.league import League
-from scramjet.training.self_play.members import Member, MemberFiles, plain_weights, step_folders
 from scramjet.training.self_play.opponents import GroupSize, Opponents
 
 

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from scramjet.distributed.ray_cluster import RayCluster
 from scramjet.errors import ScramjetError
 from scramjet.runtime.files import emptied
-from scramjet.training.asynchronous.ray.cluster import RayCluster
 from scramjet.tuning.ray.server import REQUESTS, tell
 
 SILENT_SECONDS = 25.0

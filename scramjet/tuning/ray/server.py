@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from scramjet.distributed.ray_cluster import require_ray
 from scramjet.errors import ConfigError, RunError
 from scramjet.runtime.files import write_atomic
-from scramjet.training.asynchronous.ray.cluster import require_ray
 from scramjet.tuning.settings import TRIALS_ON_ONE_GPU
 from scramjet.tuning.study import Study
 from scramjet.tuning.trials import TrialProcess, TrialServer

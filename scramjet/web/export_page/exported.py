@@ -18,10 +18,10 @@ from scramjet.arena.play.thoughts import reward_scale
 from scramjet.envs.api import Env
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ConfigError, WorldError
+from scramjet.runs.metadata import run_of
 from scramjet.runtime.files import check_output, write_output
 from scramjet.settings import coerce
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.persistence.metadata import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.web.export_page.page import Facts, SharedPage, shared_page
 from scramjet.web.export_page.values import text

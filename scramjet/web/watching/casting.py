@@ -13,12 +13,12 @@ from scramjet.envs.api import Env
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError, ScramjetError, shortened
 from scramjet.players.scripted import PERFECT, runs_code
+from scramjet.runs.world_files import is_same_world
 from scramjet.search.requirements import check_searchable
 from scramjet.search.specs import SearchSpec, parse_search, split_player
 from scramjet.settings import coerce
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.playing import search_settings
-from scramjet.training.worlds.world_files import is_same_world
 from scramjet.web.context import LATEST, Agent, Agents
 from scramjet.web.watching.performance import Performance, Performer, Scene
 

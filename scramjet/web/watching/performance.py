@@ -29,7 +29,7 @@ from scramjet.policies.distributions import DiagonalGaussian
 from scramjet.policies.networks import PolicyOutput
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation.evaluator import steps_at_most
+from scramjet.training.evaluator import steps_at_most
 from scramjet.training.pictures.stages import CONTROL_RATE, TURN_RATE, NativeStage, Stage, picture_stage
 from scramjet.training.seeds import unseen_episodes
 from scramjet.web.pictures import checked_picture, drawn, plain_text

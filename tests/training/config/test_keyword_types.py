@@ -39,7 +39,7 @@ WRONG = {
 }
 CHECKED = (
     "__init__ training/loop tuning/api training/config/keyword_types tuning/keyword_types training/config/run_config "
-    "algorithms/config policies/config training/curiosity/config training/self_play/config"
+    "algorithms/config policies/config training/curiosity/config selfplay/config"
 )
 """The files of scramjet whose types mypy is shown; it need not read the others."""
 

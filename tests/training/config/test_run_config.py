@@ -18,6 +18,7 @@ from scramjet.commands.arguments.train import Place, base_config
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
+from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.settings import Spelling, coerce, describe, flag, require, settle
 from scramjet.training.config.algorithm_choice import check_algorithm, with_algorithm
 from scramjet.training.config.changes import changes, reopened
@@ -30,7 +31,6 @@ from scramjet.training.config.run_config import CheckpointConfig, EvaluationConf
 from scramjet.training.config.values import parse_duration
 from scramjet.training.curiosity.config import check_curiosity
 from scramjet.training.display.summary import _mode_note
-from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.start import _advice
 
 GRU = PolicyConfig(memory="gru")

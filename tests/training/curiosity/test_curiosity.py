@@ -16,16 +16,16 @@ from scramjet.engine.trees import map_leaves
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies import Observations, PolicyConfig
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.bonus import Transitions
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.curiosity.critic import BonusCritic
 from scramjet.training.curiosity.curiosity import METRICS
 from scramjet.training.display.summary import run_info
-from scramjet.training.persistence.state import begin_as_fork, trainer_tensors
 from scramjet.training.playing import load_policy, search_settings
-from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.session import Session
+from scramjet.training.state import begin_as_fork, trainer_tensors
 from tests.helpers.command_calls import call
 from tests.helpers.rank_sessions import train_on_ranks
 from tests.helpers.run_files import assert_resumes_exactly, lines_of, train

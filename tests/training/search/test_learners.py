@@ -22,9 +22,9 @@ from scramjet.search.particles import ParticleSearch
 from scramjet.search.search import Rewards, Search
 from scramjet.search.tree import TreeSearch
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.persistence.state import trainer_tensors
 from scramjet.training.search.replay import Replay, num_rollouts_kept
 from scramjet.training.search.seats import check_zero_sum, lambda_returns
+from scramjet.training.state import trainer_tensors
 from tests.helpers.command_calls import call, refusal
 from tests.helpers.run_files import assert_resumes_exactly, last_checkpoint, lines_of, train
 from tests.helpers.sessions import SMALL, begun

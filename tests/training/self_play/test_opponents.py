@@ -14,12 +14,12 @@ from scramjet.envs.registry import load_env
 from scramjet.executors.choice import choose_executor
 from scramjet.executors.torch_executor import TorchExecutor
 from scramjet.policies import Policy, PolicyConfig, default_network
+from scramjet.selfplay.config import SelfPlayConfig
+from scramjet.selfplay.members import Member, plain_weights
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Outcome, Rollout
-from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.self_play.league import League, draw_members, draw_probabilities, least_missed
-from scramjet.training.self_play.members import Member, plain_weights
 from scramjet.training.self_play.opponents import GroupSize, Opponent, Opponents
 
 STEPS, ENVS = 24, 12
