@@ -130,7 +130,7 @@ def merged_episodes(parts: Sequence[Episodes], num_envs: int) -> Episodes:
 
 
 def merged_metrics(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The metrics of collecting of all ranks as those of one: counts add up, of maxima the largest, else the mean."""
+    """Merge the metrics of collecting of all ranks: counts add up, maxima give the largest, the rest their mean."""
     merged: dict[str, float] = {}
     for name in parts[0]:
         values = [part[name] for part in parts]
@@ -145,7 +145,7 @@ def merged_metrics(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def gathered_tensors(ranks: Ranks, own: Mapping[str, Tensor] | Exception) -> dict[str, Tensor]:
-    """On rank 0 the tensors of all other ranks, by their names in a checkpoint; empty on those.
+    """The tensors of all other ranks by their names in a checkpoint, on rank 0; empty on the others.
 
     `own` are this rank's, or why there are none: then rank 0 raises a CheckpointError that names the rank.
     """
@@ -165,7 +165,7 @@ def gathered_tensors(ranks: Ranks, own: Mapping[str, Tensor] | Exception) -> dic
 
 
 def tensors_of_rank(trainer: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors those that a rank goes on from: what all share, and its own."""
+    """The tensors of a checkpoint that a rank goes on from: those that all ranks share, and its own."""
     ours = {name: tensor for name, tensor in trainer.items() if not _is_of_another(name)}
     if rank == 0:
         return ours

@@ -16,12 +16,12 @@ from gymnasium import spaces
 from scramjet.adapters.spaces import is_only_text
 
 MAX_NUMBERS = 1 << 20
-"""Most numbers in an observation, all its parts together."""
+"""Maximum number of numbers in an observation, all its parts together."""
 MAX_LISTED = 1 << 16
-"""Most bounds or sizes that are listed one by one; those of a larger Box must all be the same."""
+"""Maximum number of bounds or sizes that are listed one by one; those of a larger Box must all be the same."""
 MAX_PARTS, MAX_DEPTH, MAX_AXES, MAX_KEY_LENGTH = 1024, 8, 8, 256
 MAX_CHOICES = 1 << 24
-"""Most choices of all discrete parts together: each may become an input of the network."""
+"""Maximum number of choices of all discrete parts together: each may become an input of the network."""
 
 _DTYPES = frozenset(
     ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")

@@ -9,7 +9,7 @@ from scramjet.errors import ConfigError
 from scramjet.settings import require, require_counts, settle
 
 MAX_OPPONENTS = 256
-"""Most opponents at once, and most that may be given."""
+"""Maximum number of opponents at once, and of those that may be given."""
 MAX_POOL = 10_000
 
 Selection = Literal["prioritized", "uniform", "newest"]

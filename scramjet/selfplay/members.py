@@ -37,7 +37,7 @@ SCORES = ("wins", "draws", "losses", "rating")
 
 @dataclass(slots=True)
 class Member:
-    """One member of the pool: who it is, and how we do against it."""
+    """One member of the pool: its policy or player, and our results against it."""
 
     number: int  # counted from 0 in the order of entry, never used twice
     name: str  # what metrics and tables call it
@@ -68,7 +68,7 @@ class Member:
         return f"{FOLDERS[self.kind]}/{step_name(self.step if self.kind != 'given' else self.number + 1)}"
 
     def described(self) -> dict[str, Any]:
-        """Who it is and how we do against it, for the metadata of a checkpoint."""
+        """The member and our results against it, for the metadata of a checkpoint."""
         plain = {name: getattr(self, name) for name in ("number", "name", "kind", "step", "digest", "has_left")}
         return plain | {name: getattr(self, name) for name in SCORES}
 

@@ -23,7 +23,7 @@ from scramjet.training.rollout.recurrent_states import RecurrentStates
 
 MAX_ENVS = 32
 MAX_FOREIGN_ENVS = 8
-"""Most envs of another library, each of which may be a large program."""
+"""Maximum number of envs of another library, each of which may be a large program."""
 USUAL_MAX_STEPS = 10_000
 """Steps after which an episode is cut in a world without a time limit, whose episodes may never end."""
 FIRST_REPORT_SECONDS, REPORT_SECONDS = 2.0, 0.5

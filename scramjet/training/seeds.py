@@ -10,7 +10,7 @@ from scramjet.runtime.ranks import Ranks
 RESET_OFFSET = 10_000
 EVALUATION_OFFSET = 999
 MOST_DRAWN_TOGETHER = 64
-"""Most ranks that each draw the random numbers of all: beyond that it would take longer than it is worth."""
+"""Maximum number of ranks that each draw the random numbers of all: with more that takes longer than it is worth."""
 
 
 def training_episodes(seed: int) -> EpisodeSeed:

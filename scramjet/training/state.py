@@ -90,8 +90,8 @@ class Saver:
         """
         session, progress = self._session, self._session.progress
         if session.league is not None:
-            strength = session.league.strength if is_due or evaluation is not None else None
-            return strength is not None and self._is_new_best(strength, step, f"rating {strength.mean_return:.0f}")
+            rated = session.league.strength if is_due or evaluation is not None else None
+            return rated is not None and self._is_new_best(Best(*rated), step, f"rating {rated[0]:.0f}")
         if session.strength is not None:
             won = session.strength.latest if session.strength.measured_at == step else None
             text = "" if won is None else f"win rate {won.random:.2f} vs random, {won.first:.2f} vs its first self"

@@ -21,7 +21,7 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig
-from scramjet.training import components as threads
+from scramjet.training import components
 from scramjet.training.components import limit_threads, make_policy
 from scramjet.training.config import resolution
 from scramjet.training.config.resolution import resolve
@@ -198,9 +198,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Eight cores, of which so many are free."""
 
     def with_free(free: int) -> None:
-        for module in (resolution, threads):
+        for module in (resolution, components):
             monkeypatch.setattr(module, "available_cores", lambda: 8)
-        monkeypatch.setattr(threads, "free_cores", lambda: free)
+        monkeypatch.setattr(components, "free_cores", lambda: free)
 
     return with_free
 

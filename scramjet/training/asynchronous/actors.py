@@ -30,7 +30,7 @@ from scramjet.training.rollout.others import Others
 from scramjet.training.rollout.player import RolloutPlayer
 
 MOST_RESTARTS = 10
-"""Most restarts of one native actor in a row, without a finished trajectory in between."""
+"""Maximum number of restarts of one native actor in a row, without a finished trajectory in between."""
 
 
 class Weights:
@@ -165,7 +165,7 @@ class ActorThreads(LocalActors):
         self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
         fused: bool, restarts: bool, others: Sequence[Others] = (), first_actor: int = 0,
     ) -> None:  # fmt: skip
-        """`others`: who else plays in each actor's envs, if anybody does. `first_actor`: the number of the first one
+        """`others`: the opponents in each actor's envs, if there are any. `first_actor`: the number of the first one
         among the actors of all processes."""
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policies = [copy.deepcopy(policy).cpu() for _ in pool.pools]

@@ -33,7 +33,7 @@ from scramjet.training.rollout.rollout import Rollout
 from scramjet.version import __version__
 
 MOST_UNDER_WAY = 2
-"""Most trajectories that one actor is asked for in advance."""
+"""Maximum number of trajectories that one actor is asked for in advance."""
 PLACE_SECONDS = 60.0
 """Seconds after which an actor that found no free CPU is placed without one."""
 _WAIT_SECONDS = 0.01

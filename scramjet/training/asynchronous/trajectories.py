@@ -1,4 +1,4 @@
-"""The exchange of trajectories between actors and the learner, and the rules of who waits for whom.
+"""The exchange of trajectories between actors and the learner, and the rules by which they wait for each other.
 
 A trajectory is T steps of the envs of one actor, in a slot that is allocated once. An update learns from as many
 trajectories as there are actors: those that are complete first, from whichever actors. The version of weights is the
@@ -20,7 +20,7 @@ from scramjet.training.rollout.buffers import RolloutBuffers
 from scramjet.training.rollout.rollout import Rollout
 
 MOST_AHEAD = 2
-"""Most updates for which actors begin trajectories in advance; more trajectories would only wait and grow old."""
+"""Maximum number of updates for which actors begin trajectories in advance; more would only wait and grow old."""
 
 
 class ScheduleError(Exception):

@@ -19,7 +19,6 @@ from scramjet.algorithms.intervals import CONFIDENCE
 from scramjet.algorithms.ratings import ANCHOR_RATING, performance_rating
 from scramjet.errors import CheckpointError, shortened
 from scramjet.policies.policy import Policy
-from scramjet.runs.results import Best
 from scramjet.selfplay.config import Selection, SelfPlayConfig
 from scramjet.selfplay.members import Member, MemberFiles, plain_weights
 from scramjet.training.rollout.rollout import Outcome, Rollout
@@ -203,11 +202,11 @@ class League:
                 group.waiting = drawn
 
     @property
-    def strength(self) -> Best | None:
+    def strength(self) -> tuple[float, float] | None:
         """The rating and its lower bound, by which the best checkpoint is chosen; None before the first games."""
         if not math.isfinite(self.rating_error):
             return None
-        return Best(self.rating, self.rating - CONFIDENCE * self.rating_error)
+        return self.rating, self.rating - CONFIDENCE * self.rating_error
 
     def metrics(self) -> dict[str, float]:
         """Ratings, win rates and the variety of games, by the names of metrics."""

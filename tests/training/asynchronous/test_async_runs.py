@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import scramjet
-from scramjet import cli
 from scramjet.adapters.gymnasium import guard
 from scramjet.algorithms.config import PPOConfig
 from scramjet.errors import ConfigError, ScramjetError
@@ -68,15 +67,6 @@ def test_the_mode_decides_what_is_left_open_and_a_fork_decides_it_again():
     assert (forked.ppo.advantage, forked.on_env_error) == ("vtrace", "restart")
     chosen = with_open_choices(resolve(settings(ppo=PPOConfig(advantage="gae"), on_env_error="fail")))
     assert (chosen.ppo.advantage, chosen.on_env_error) == ("gae", "fail")
-
-
-def test_the_command_line_trains_and_tells(tmp_path, capsys):
-    words = f"train cartpole --mode async --num-envs 8 --num-steps 16 --total-timesteps 512 --runs-dir {tmp_path}"
-    assert cli.run([*words.split(), "--num-actors", "2", "--eval.final-episodes", "4"]) == 0
-    with pytest.raises(SystemExit) as ended:
-        cli.main([*words.split(), "--num-actors", "32"])
-    assert ended.value.code == 2
-    assert "32 actors are more than num_envs=8" in capsys.readouterr().err
 
 
 FEW = ("a choice", "seats", "processes, memory")
