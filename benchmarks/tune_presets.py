@@ -31,7 +31,7 @@ from defaults import TASKS
 
 import scramjet
 from scramjet.training.config.run_config import RunConfig
-from scramjet.tuning.report.results import Spread
+from scramjet.tuning.results import Spread
 
 FIRST_SEED = 101
 """Seeds of the comparison begin here; a search uses seed 1, and its repeated seeds are 2, 3, ..."""
@@ -224,7 +224,7 @@ def tune_classic(arguments: argparse.Namespace) -> None:
 
 def best_classic(folder: Path) -> list[dict[str, Any]]:
     """The settings with the best mean score over all classic worlds, best first; none before all were tried."""
-    from scramjet.tuning.report.reading import read_results
+    from scramjet.tuning.results import read_results
 
     scores: dict[int, list[float]] = {}
     settings: dict[int, dict[str, Any]] = {}

@@ -9,19 +9,16 @@ from rich.console import Console
 from scramjet.commands.arguments.tune import Given, Place
 from scramjet.commands.command_line import CommandLine, loading_shown
 from scramjet.errors import ConfigError, RunError, printable
+from scramjet.reports.plots import draw
 from scramjet.runtime.files import check_output, is_stream, write_output
 from scramjet.runtime.trust import said
 from scramjet.settings import flag
 from scramjet.telemetry.readable import short_path
 from scramjet.tuning.methods.searches import repeats
-from scramjet.tuning.report import matplotlib_charts
-from scramjet.tuning.report.charts import charts
-from scramjet.tuning.report.reading import read_results
-from scramjet.tuning.report.results import StudyResults
-from scramjet.tuning.report.table import terminal_table
-from scramjet.tuning.report.write import PAGE, WINNER, write_report
-from scramjet.tuning.results import TuneResult
+from scramjet.tuning.report import PAGE, WINNER, charts, write_report
+from scramjet.tuning.results import StudyResults, TuneResult, read_results
 from scramjet.tuning.study import Study
+from scramjet.tuning.tables import terminal_table
 
 
 def tune_command(given: Given) -> int:
@@ -80,11 +77,11 @@ def show_report(folder: Path, out: Path | None, *, trust: bool) -> None:
             raise ConfigError(f"out={out}: give a name that ends in .svg or .png: {out.stem}.svg")
         check_output(out)
     report = write_report(folder, said(trust))
-    drawn = charts(report.results)
-    if out is not None and not drawn:
+    figures = [] if out is None else [chart.figure("light") for chart in charts(report.results)]
+    if out is not None and not figures:
         raise RunError(f"no trial of {folder} has a score yet, and there is nothing to draw; try again later")
     if out is not None:
-        write_output(out, matplotlib_charts.draw(drawn, kind.removeprefix("."), title=report.results.name))
+        write_output(out, draw(figures, kind.removeprefix("."), title=report.results.name))
     _show(report.results, report.path, [f"plots            {out}"] if out is not None else [])
 
 

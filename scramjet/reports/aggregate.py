@@ -18,6 +18,8 @@ from scramjet.algorithms.intervals import student_95
 from scramjet.reports.metrics_table import Curve, Numbers
 
 Aggregate = Literal["mean", "iqm"]
+FEWEST_DEGREES = 2
+"""Degrees of freedom that an interval needs: with one, as of two seeds, it would be twelve deviations long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,14 @@ class Estimate:
 
     center: float
     low: float
-    """NaN, like `high`, where one run has no interval."""
+    """NaN, like `high`, where so few runs have no interval."""
     high: float
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A curve over several runs with its confidence interval at each point, NaN where one run alone has a number."""
+    """A curve over several runs with its confidence interval at each point, NaN where too few runs have a number."""
 
     x: Numbers  # [G]
     center: Numbers  # [G]
@@ -72,7 +74,8 @@ def interval(
 
     `values` is [S, G], a row for each run, NaN where it has no number. Runs of one of the `strata` [S] differ by their
     seed; the error is that within strata (Welch and Satterthwaite's degrees of freedom). That of the interquartile mean
-    comes from winsorized numbers (Tukey and McLaughlin 1963). Points where a stratum has a single number have none.
+    comes from winsorized numbers (Tukey and McLaughlin 1963). Points have none where a stratum has a single number, or
+    where fewer than FEWEST_DEGREES of freedom are left: two runs, or four of which the interquartile mean keeps two.
     """
     count = np.isfinite(values).sum(axis=0)
     dropped, ordered = _num_dropped(count, aggregate), np.sort(values, axis=0)  # NaN comes last
@@ -89,7 +92,9 @@ def interval(
             own = np.where(there > 0, there / (there - 1) * squares / kept**2, 0.0)  # NaN where there is one number
             variance += own
             by_freedom += np.where(own > 0, own**2 / np.maximum(there * kept / count - 1, 1), 0.0)
-        freedom = np.where(by_freedom > 0, variance**2 / by_freedom, 1.0)
+        freedom = np.where(by_freedom > 0, variance**2 / by_freedom, np.inf)
+    strata_count = 1 if strata is None else len(np.unique(strata))
+    freedom = np.where(kept - strata_count >= FEWEST_DEGREES, freedom, np.nan)
     reach = np.array([student_95(each) for each in freedom]) * np.sqrt(variance)
     center = _statistic(values, aggregate)
     return center - reach, center + reach

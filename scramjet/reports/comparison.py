@@ -9,7 +9,7 @@ import io
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,14 @@ def _numbers(
     strata = [worlds.index(world) for world in worlds]
     names = dict.fromkeys(name for numbers in each for name in numbers)
     values = {name: [numbers[name].center if name in numbers else math.nan for numbers in each] for name in names}
-    return {name: estimate(found, aggregate, strata) for name, found in values.items()}
+    return {name: _bounded(name, estimate(found, aggregate, strata)) for name, found in values.items()}
+
+
+def _bounded(name: str, number: Estimate) -> Estimate:
+    """An estimate whose interval has no impossible numbers: shares lie between 0 and 1, counts and times above 0."""
+    is_share, is_positive = name.startswith("win rate"), name.startswith(("win rate", "steps", "seconds"))
+    low, high = 0.0 if is_positive else -math.inf, 1.0 if is_share else math.inf
+    return replace(number, low=float(np.clip(number.low, low, high)), high=float(np.clip(number.high, low, high)))
 
 
 def _numbers_of(table: MetricsTable, metric: str, level: float | None) -> dict[str, Estimate]:
@@ -242,6 +249,8 @@ class Compared:
         if any(math.isfinite(number.low) for number in numbers):
             said = "a second line is a 95 % interval: over the runs, or of one run's evaluation its episodes"
             console.print(Text(said))
+        if any(len(contender.group.runs) == 2 for contender in contenders):
+            console.print(Text("two runs have no interval: it takes three"))
         for relation in self.comparison.relations:
             console.print(Text(printable(relation)))
 
@@ -309,8 +318,7 @@ def _cell(name: str, number: Estimate | None) -> Text:
         return Text("-")
     is_time, is_count = name.startswith("seconds"), name.startswith("steps")
     show = duration_in_tenths if is_time else human_count if is_count else human_number
-    low = max(0.0, number.low) if is_time or is_count else number.low
-    ends = "" if math.isnan(low) else f"{show(low)} to {show(number.high)}"
+    ends = "" if math.isnan(number.low) else f"{show(number.low)} to {show(number.high)}"
     has_width = ends and show(number.low) != show(number.high)
     return Text(f"{show(number.center)}\n{ends}" if has_width else show(number.center))
 

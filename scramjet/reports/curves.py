@@ -17,6 +17,8 @@ from scramjet.reports.run_files import RunFiles
 from scramjet.telemetry.metrics import MAIN_METRICS, VERSUS_RANDOM, main_metric
 
 Axis = Literal["steps", "time"]
+WIN_RATES = ("versus/random", "versus/first")
+"""Metrics that lie between 0 and 1."""
 MOST_POINTS = 800
 """Points of one drawn curve: more could not be told apart."""
 _UNITS = ((2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
@@ -157,7 +159,8 @@ def _drawn(
     if len(whole) > 1:
         names, result = tuple(run.name for run in whole), band(list(whole.values()), settings.aggregate)
         if len(result.x) > 0:
-            return Series(group.label, number, names, result.x, result.center, result.low, result.high), list(whole)
+            low, high = (np.clip(each, 0, 1) if metric in WIN_RATES else each for each in (result.low, result.high))
+            return Series(group.label, number, names, result.x, result.center, low, high), list(whole)
     # One run, or several of which no two have a number at the same place: the one that came farthest.
     run = max(whole, key=lambda each: float(whole[each].x[-1]))
     curve = thinned(whole[run], MOST_POINTS)

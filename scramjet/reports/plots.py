@@ -1,4 +1,7 @@
-"""`scramjet.plot`: learning curves of runs in a file; the command `scramjet plot` from Python."""
+"""`scramjet.plot`: learning curves of runs in a file; the command `scramjet plot` from Python.
+
+`draw` makes pictures of any figures that `figures.py` describes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape, unescape
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,38 +18,51 @@ import numpy as np
 
 from scramjet.errors import ConfigError, RunError, printable
 from scramjet.reports.aggregate import Aggregate
-from scramjet.reports.curves import Axis, CurveSettings, Panel, Tables, check_metrics, default_metric, panels
-from scramjet.reports.figures import THEMES, Theme, ThemeName, html_page
+from scramjet.reports.curves import Axis, CurveSettings, Tables, check_metrics, default_metric, panels
+from scramjet.reports.figures import THEMES, Theme, ThemeName, curves_figure, curves_page, legend
 from scramjet.reports.groups import configured, find_runs, group_runs
 from scramjet.runtime.files import check_output, is_stream, write_output
 from scramjet.runtime.private_files import refuse_settings_here
 from scramjet.settings import coerce
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 _PICTURES = {"svg": "image/svg+xml", "png": "image/png"}
+_FIGURE_SIZE = (5.2, 3.4)  # inches
+_LINE_STYLES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1.2, 1.6))}
+_SHAPES = {"circle": "o", "diamond": "D", "star": "*"}
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Learning curves in a file. A notebook shows those that are a picture (.svg, .png)."""
+    """Learning curves in a file, which a notebook shows."""
 
     path: Path
     num_runs: int
     num_curves: int
     notes: tuple[str, ...]
     """What is missing or left out, one line each."""
+    num_panels: int = 1
 
     def __repr__(self) -> str:
         """One line: the file, and what is in it."""
         return f"Plot({str(self.path)!r}, runs={self.num_runs}, curves={self.num_curves})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """The picture, for a notebook."""
-        shown: dict[str, Any] = {"text/plain": repr(self)}
+        """The picture or the page, for a notebook; a page has a frame of its own, in which its script runs."""
+        found: dict[str, Any] = {"text/plain": repr(self)}
         kind = _kind_of(self.path)
-        if kind in _PICTURES and self.path.is_file():
+        if self.path.is_file():
             data = self.path.read_bytes()
-            shown[_PICTURES[kind]] = data if kind == "png" else data.decode()
-        return shown
+            if kind == "html":
+                rows = -(-self.num_panels // 2)
+                style = f"width:100%;height:{4 + 24 * rows}rem;border:0"
+                found["text/html"] = f'<iframe srcdoc="{escape(data.decode())}" style="{style}"></iframe>'
+            else:
+                found[_PICTURES[kind]] = data if kind == "png" else data.decode()
+        return found
 
 
 def plot(
@@ -83,12 +100,13 @@ def plot(
         raise ConfigError(f"no run has {' or '.join(metrics)} over wall time; give --x steps")
     kind, theme = _kind_of(path), coerce("theme", theme, ThemeName)
     if kind == "html":
-        data = html_page(drawn, theme=theme, title=title)
+        data = curves_page(drawn, theme=theme, title=title)
     else:
-        data = draw(drawn, kind, theme=theme, title=title)
+        figures = [curves_figure(panel, theme) for panel in drawn]
+        data = draw(figures, kind, theme=theme, title=title, entries=legend(drawn, theme))
     write_output(path, data)
     curves = {series.runs for panel in drawn for series in panel.series}
-    return Plot(path, len({run for names in curves for run in names}), len(curves), (*notes, *tables.notes))
+    return Plot(path, len({run for names in curves for run in names}), len(curves), (*notes, *tables.notes), len(drawn))
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -111,24 +129,35 @@ def _kind_of(out: Path) -> str:
 # --- pictures by matplotlib, which the extra `plot` installs
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+def draw(
+    figures: Sequence[dict[str, Any]],
+    kind: str,
+    *,
+    theme: ThemeName = "light",
+    title: str = "",
+    entries: Sequence[dict[str, Any]] = (),
+) -> bytes:
+    """Figures, as `figures.py` describes them, as the bytes of a file of `kind` "svg" or "png", in two columns.
+
+    `entries` of a legend below all of them are those of `figures.legend`.
+    """
+    matplotlib = load_matplotlib()
     from matplotlib.figure import Figure
 
-_PANEL_SIZE = (5.2, 3.3)  # inches
-_LINE_STYLES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1.2, 1.6))}
-_POINTS_WITH_MARKERS = 3
-"""Curves with so few points show them: a line through one is invisible."""
-
-
-def draw(panels: Sequence[Panel], kind: str, *, theme: ThemeName = "light", title: str = "") -> bytes:
-    """The panels as the bytes of a file of `kind` "svg" or "png", in two columns if each row has two axes."""
-    matplotlib = load_matplotlib()
+    colours, columns = THEMES[theme], 2 if len(figures) > 1 else 1
+    rows = -(-len(figures) // columns)
+    size = (_FIGURE_SIZE[0] * columns, _FIGURE_SIZE[1] * rows + 0.22 * len(entries))
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "scramjet", "font.size": 10}):
-        figure = _figure(panels, THEMES[theme], title)
+        whole = Figure(figsize=size, layout="constrained", facecolor=colours.background)
+        for place, figure in enumerate(figures):
+            _draw_figure(whole.add_subplot(rows, columns, place + 1), figure, colours)
+        if title:
+            whole.suptitle(drawn_literally(title), color=colours.text, fontsize=13)
+        if entries:
+            _draw_legend(whole, entries, colours, columns)
         buffer = io.BytesIO()
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}  # the same curves, the same bytes
-        figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}  # the same figures, the same bytes
+        whole.savefig(buffer, format=kind, dpi=160, metadata=metadata)
     return buffer.getvalue()
 
 
@@ -148,61 +177,80 @@ def load_matplotlib() -> Any:
     return matplotlib
 
 
-def _figure(panels: Sequence[Panel], theme: Theme, title: str) -> Figure:
-    from matplotlib.figure import Figure
-
-    columns = 2 if len(panels) > 1 else 1
-    rows = -(-len(panels) // columns)
-    labels = dict.fromkeys((one.number, one.label) for panel in panels for one in panel.series)
-    height = _PANEL_SIZE[1] * rows + 0.22 * len(labels)
-    figure = Figure(figsize=(_PANEL_SIZE[0] * columns, height), layout="constrained", facecolor=theme.background)
-    for place, panel in enumerate(panels):
-        _draw_panel(figure.add_subplot(rows, columns, place + 1), panel, theme)
-    if title:
-        figure.suptitle(drawn_literally(title), color=theme.text, fontsize=13)
-    _draw_legend(figure, sorted(labels), panels, theme, columns)
-    return figure
-
-
-def _draw_panel(axes: Axes, panel: Panel, theme: Theme) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
+def _draw_figure(axes: Axes, figure: dict[str, Any], theme: Theme) -> None:
+    layout = figure["layout"]
     axes.set_facecolor(theme.background)
-    for one in panel.series:
-        colour = theme.colour(one.number)
-        marker = "o" if len(one.x) <= _POINTS_WITH_MARKERS else ""
-        style = _LINE_STYLES[theme.dash(one.number)]
-        axes.plot(one.x, one.y, color=colour, linestyle=style, linewidth=1.8, marker=marker, markersize=5)
-        if one.has_interval:
-            axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.18, linewidth=0)
-    axes.set_title(drawn_literally(panel.title), color=theme.text, fontsize=11)
-    axes.set_xlabel(panel.x_title, color=theme.text)
-    axes.set_ylabel(drawn_literally(panel.y_title), color=theme.text)
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    for each in (axes.xaxis, axes.yaxis):
-        each.set_major_formatter(FuncFormatter(lambda value, place: axis_number(value)))
+    if layout["xaxis"].get("type") == "log":
+        axes.set_xscale("log")
+    for trace in figure["data"]:
+        _draw_trace(axes, trace, layout)
+    axes.set_title(_plain(layout["title"]["text"]), color=theme.text, fontsize=11)
+    axes.set_xlabel(_plain(layout["xaxis"]["title"]["text"]), color=theme.text)
+    axes.set_ylabel(_plain(layout["yaxis"]["title"]["text"]), color=theme.text)
+    _label_ticks(axes.xaxis, layout["xaxis"])
+    _label_ticks(axes.yaxis, layout["yaxis"])
+    if "range" in layout["xaxis"]:
+        axes.set_xlim(*layout["xaxis"]["range"])
     axes.grid(color=theme.grid, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=theme.text, which="both", length=0)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(theme.grid)
+    if layout["showlegend"]:
+        axes.legend(frameon=False, labelcolor=theme.text, fontsize=8)
 
 
-def _draw_legend(
-    figure: Figure, labels: Sequence[tuple[int, str]], panels: Sequence[Panel], theme: Theme, columns: int
-) -> None:
-    """A legend below all panels, where it hides no curve, with the number of seeds of each."""
+def _draw_trace(axes: Axes, trace: dict[str, Any], layout: dict[str, Any]) -> None:
+    x, y = (_places(trace[name], layout[f"{name}axis"]) for name in ("x", "y"))
+    label, line, marker = _plain(trace.get("name", "")), trace.get("line", {}), trace.get("marker", {})
+    if trace["type"] == "bar":
+        axes.barh(y, x, color=marker["color"], height=0.6)
+        for place, end, text in zip(y, x, trace["text"], strict=True):
+            axes.text(end, place, f" {text}", va="center", color=layout["font"]["color"], fontsize=9)
+    elif "fill" in trace:
+        axes.fill(x, y, color=line["color"], alpha=0.18, linewidth=0)
+    elif "lines" in trace["mode"]:
+        points = "o" if "markers" in trace["mode"] else ""
+        style = _LINE_STYLES[line["dash"]]
+        axes.plot(x, y, color=line["color"], linestyle=style, linewidth=1.8, marker=points, markersize=5, label=label)
+    else:
+        if "error_y" in trace:
+            errors = np.array(trace["error_y"]["array"], np.float64)
+            axes.errorbar(x, y, errors, fmt="none", ecolor=marker["color"], elinewidth=1.4, capsize=3)
+        shape = _SHAPES[marker.get("symbol", "circle")]
+        axes.scatter(x, y, s=marker["size"] ** 2 / 2, c=marker["color"], marker=shape, label=label, zorder=3)
+
+
+def _places(values: Sequence[Any], axis: dict[str, Any]) -> Any:
+    """The places of values on an axis: numbers as they are, NaN for None, and categories by their order."""
+    if axis.get("type") == "category":
+        return [axis["categoryarray"].index(value) for value in values]
+    return np.array(values, np.float64)
+
+
+def _label_ticks(axis: Any, said: dict[str, Any]) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+    if said.get("type") == "category":
+        axis.set_ticks(range(len(said["categoryarray"])), [_plain(name) for name in said["categoryarray"]])
+    elif said.get("type") != "log":
+        if axis.axis_name == "x":
+            axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+        is_share = said.get("tickformat") == ".0%"
+        numbers = FuncFormatter(lambda value, place: axis_number(value))
+        axis.set_major_formatter(PercentFormatter(1, decimals=0) if is_share else numbers)
+
+
+def _draw_legend(figure: Figure, entries: Sequence[dict[str, Any]], theme: Theme, columns: int) -> None:
+    """A legend below all panels, where it hides no curve."""
     from matplotlib.lines import Line2D
 
-    lines, texts = [], []
-    for number, label in labels:
-        style = _LINE_STYLES[theme.dash(number)]
-        lines.append(Line2D([], [], color=theme.colour(number), linestyle=style, linewidth=2.2))
-        runs = {name for panel in panels for one in panel.series if one.number == number for name in one.runs}
-        texts.append(drawn_literally(label if len(runs) == 1 else f"{label} ({len(runs)} runs)"))
-    widest = max(map(len, texts))
-    across = max(1, min(len(texts), int(columns * 62 / (widest + 8))))
+    lines = [
+        Line2D([], [], color=entry["colour"], linestyle=_LINE_STYLES[entry["dash"]], linewidth=2.2) for entry in entries
+    ]
+    texts = [drawn_literally(entry["text"]) for entry in entries]
+    across = max(1, min(len(texts), int(columns * 62 / (max(map(len, texts)) + 8))))
     figure.legend(lines, texts, loc="outside lower center", ncols=across, frameon=False, labelcolor=theme.text)
 
 
@@ -214,6 +262,11 @@ def axis_number(value: float) -> str:
     return f"{0.0 if np.isclose(value, 0, atol=1e-12) else value:g}".replace("-", "\u2212")
 
 
+def _plain(text: str) -> str:
+    """Text of a figure, which is HTML, for matplotlib."""
+    return drawn_literally(unescape(text.replace("<br>", "\n")))
+
+
 def drawn_literally(text: str) -> str:
     """Text that matplotlib shows as it is: a dollar sign would begin a formula."""
-    return printable(text).replace("$", r"\$")
+    return printable(text, keep="\n").replace("$", r"\$")

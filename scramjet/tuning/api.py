@@ -28,7 +28,7 @@ from scramjet.tuning.methods.interface import Method
 from scramjet.tuning.methods.population import Population
 from scramjet.tuning.methods.searches import TPE, Pareto, RandomSearch, RepeatedSeeds, SuccessiveHalving
 from scramjet.tuning.ray.server import RayServer
-from scramjet.tuning.report.write import write_report
+from scramjet.tuning.report import write_report
 from scramjet.tuning.results import TuneResult, result_of
 from scramjet.tuning.settings import MethodName, StudySettings
 from scramjet.tuning.space import Space

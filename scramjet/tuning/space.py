@@ -6,6 +6,7 @@ values is a choice too. A value that is itself a list, such as policy.hidden, is
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import re
@@ -190,7 +191,6 @@ class Space:
         self.dimensions = [parse_dimension(_checked_name(name, base), written) for name, written in dimensions.items()]
         if sum(len(each.extremes) for each in self.dimensions) > MAX_VALUES:
             raise ConfigError(f"the space offers more than {MAX_VALUES:,} values to choose from; give ranges instead")
-        self._lists = _list_settings()
         for dimension in self.dimensions:
             self._check(dimension, base)
 
@@ -204,7 +204,7 @@ class Space:
 
     def settings(self, parameters: Mapping[str, Value]) -> dict[str, Any]:
         """The values of a trial, as Optuna keeps them, as settings for a config: 64x64 becomes [64, 64]."""
-        return {name: self._setting(name, value) for name, value in parameters.items()}
+        return settings_of(parameters)
 
     def config(self, base: RunConfig, parameters: Mapping[str, Value]) -> RunConfig:
         """`base` with the values of a trial laid over it; a ConfigError where they do not fit each other."""
@@ -219,10 +219,6 @@ class Space:
             for value in dimension.choices or ():
                 if isinstance(value, str) and dimension.name.startswith("env."):
                     remember(base.env, {dimension.name.removeprefix("env."): value})
-
-    def _setting(self, name: str, value: Value) -> Any:
-        is_list = name in self._lists and isinstance(value, str | int) and _LIST.fullmatch(str(value)) is not None
-        return [int(part) for part in str(value).split("x")] if is_list else value
 
     def _check(self, dimension: Dimension, base: RunConfig) -> None:
         """Refuse a dimension whose ends or choices fit neither the base nor the ends of the other dimensions."""
@@ -263,6 +259,16 @@ def _checked_name(name: str, base: RunConfig) -> str:
     return name
 
 
+def settings_of(parameters: Mapping[str, Value]) -> dict[str, Any]:
+    """The values of a trial, as Optuna keeps them, as settings for a config: 64x64 becomes [64, 64]."""
+    found: dict[str, Any] = dict(parameters)
+    for name, value in parameters.items():
+        if name in _list_settings() and isinstance(value, str | int) and _LIST.fullmatch(str(value)) is not None:
+            found[name] = [int(part) for part in str(value).split("x")]
+    return found
+
+
+@functools.cache
 def _list_settings() -> set[str]:
     """The names of the settings whose values are lists, such as policy.hidden."""
     default = RunConfig()

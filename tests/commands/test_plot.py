@@ -1,5 +1,6 @@
 """`scramjet plot` and `scramjet compare`: files that viewers open, tables within 80 columns, and mistakes told."""
 
+import html
 import json
 import math
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import scramjet
 from scramjet.cli import run
 from scramjet.errors import ConfigError
 from tests.helpers.written_runs import record_at, write_run
@@ -63,11 +65,26 @@ def test_without_a_file_name_a_page_is_written_that_asks_nothing_of_the_internet
     page = Path("curves.html").read_text()
     assert "<h1>&lt;/script&gt;&lt;i&gt;</h1>" in page
     assert re.search(r"<(script|link)[^>]+(src|href)=", page) is None
-    figures = json.loads(re.search(r"<script>(\[\{.*\}\])\.forEach", page)[1])  # type: ignore[index]
+    figures = json.loads(re.search(r"<script>const figures = (\{.*\}), dark = ", page)[1])["light"]  # type: ignore[index]
     lines = [trace for trace in figures[0]["data"] if trace.get("name") == "learning_rate 0.1"]
     # the mean of the seeds is 10 sqrt(update) + 2
     assert lines[0]["y"][-1] == pytest.approx(10 * math.sqrt(30) + 2, rel=1e-4)
     assert len(figures) == 4
+
+
+@pytest.mark.rest
+def test_a_notebook_shows_what_was_drawn_the_page_in_a_frame_of_its_own(runs):
+    pytest.importorskip("matplotlib")
+    for name, kind in (("curves.html", "text/html"), ("curves.svg", "image/svg+xml"), ("curves.png", "image/png")):
+        drawn = scramjet.plot("runs", out=name)
+        bundle, written = drawn._repr_mimebundle_(), Path(name).read_bytes()
+        assert set(bundle) == {"text/plain", kind}
+        if kind == "text/html":
+            page = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="[^"]*"></iframe>', bundle[kind])
+            assert page is not None
+            assert html.unescape(page[1]).encode() == written
+        else:
+            assert bundle[kind] == (written if kind == "image/png" else written.decode())
 
 
 def test_mistakes_are_told_and_nothing_is_written(runs):

@@ -31,8 +31,8 @@ from scramjet.selfplay.config import SelfPlayConfig
 from scramjet.telemetry.tracking.tracker import RunFacts, read_state
 from scramjet.training.asynchronous.collector import read_schedule
 from scramjet.tuning.api import METHODS
-from scramjet.tuning.report.reading import read_results
-from scramjet.tuning.report.write import write_report
+from scramjet.tuning.report import write_report
+from scramjet.tuning.results import read_results
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.storage import Assignment, Outcome
 from scramjet.tuning.study import Study

@@ -11,8 +11,7 @@ import pytest
 from scramjet.errors import ConfigError, RunError
 from scramjet.tuning.methods.interface import Method
 from scramjet.tuning.methods.searches import RepeatedSeeds, best_trials, repeats, rungs, seed_of
-from scramjet.tuning.report.reading import read_results
-from scramjet.tuning.results import result_of, trial_results
+from scramjet.tuning.results import read_results, result_of, trial_results
 from scramjet.tuning.storage import Assignment, Outcome
 from scramjet.tuning.study import Study
 from tests.helpers.written_trials import (

@@ -21,7 +21,7 @@ from scramjet.tuning.methods.generations import (
     next_generation,
     stops,
 )
-from scramjet.tuning.report.write import write_report
+from scramjet.tuning.report import write_report
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import parse_dimension
 from scramjet.tuning.study import Study

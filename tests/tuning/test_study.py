@@ -20,7 +20,7 @@ from scramjet.runtime.trust import said
 from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.api import new_study
-from scramjet.tuning.report.reading import read_results
+from scramjet.tuning.results import read_results
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.storage import ASSIGNMENT, REASON, RUN, SECONDS, SPENT_SECONDS, STEPS, Assignment, Outcome
 from scramjet.tuning.study import Study

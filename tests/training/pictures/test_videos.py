@@ -132,7 +132,7 @@ def test_a_world_without_pictures_is_drawn_by_its_text(tmp_path: Path) -> None:
     recording = record_policy(policy, config, tmp_path / "words.gif", episodes=1, seed=1)
     frames = frames_of(recording.path)
     assert recording.frames_per_second == 10
-    assert len(frames) == 4  # those that stay the same are one
+    assert len(frames) == 4 + 1  # those that stay the same are one; the last is stored again when it has stayed
     assert len({frame.tobytes() for frame in frames}) == 4
 
 
@@ -158,7 +158,7 @@ def test_pettingzoos_games_are_drawn(tmp_path: Path) -> None:
     policy, config = untrained("pettingzoo:tictactoe_v3")
     recording = record_policy(policy, config, tmp_path / "game.gif", episodes=1, seed=1)
     frames = frames_of(recording.path)
-    assert len(frames) == recording.lengths[0] + 1  # every move changed the picture; the last one stays
+    assert len(frames) == recording.lengths[0] + 1 + 1  # every move changed the picture; the last one stays
 
 
 def test_atari_shows_what_the_policy_sees(tmp_path: Path) -> None:
