@@ -22,7 +22,7 @@ from scramjet.reports.metrics_table import MetricsTable
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.keywords import with_keywords
 from scramjet.tuning.api import go_on, new_study
-from scramjet.tuning.display import QuietDisplay
+from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.methods.generations import Stretch, lineage_of_trial, schedule_text
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.trials import TrialServer
@@ -72,7 +72,7 @@ def population(folder: Path, steps: int, seed: int, size: int, interval: int) ->
     base = with_keywords(starting_config(WORLD), settings_of_runs(steps, seed))
     settings = StudySettings(method="pbt", population=size, interval=interval, study_seed=seed)
     with new_study(base, SPACE, settings, folder, f"pbt-{seed}") as study, closing(TrialServer()) as server:
-        best = go_on(study, QuietDisplay(), server).best
+        best = go_on(study, StudyDisplay(), server).best
         assert best is not None
         assert best.score is not None
         stretches = lineage_of_trial(study, best.number)
@@ -89,7 +89,7 @@ def constants(folder: Path, steps: int, seed: int, size: int) -> dict[float, tup
     with new_study(base, space, settings, folder, f"constant-{seed}") as study, closing(TrialServer()) as server:
         for rate in rates:
             study.add({"learning_rate": rate})
-        for trial in go_on(study, QuietDisplay(), server).trials:
+        for trial in go_on(study, StudyDisplay(), server).trials:
             assert trial.run_path is not None
             assert trial.score is not None
             whole = [Stretch(trial.run_path, 0, steps + 10**6, trial.settings)]

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -27,8 +27,8 @@ DisplayMode = Literal["auto", "live", "plain", "quiet"]
 REDRAW_SECONDS = 0.5
 
 
-class StudyDisplay(Protocol):
-    """Shows a study while it runs."""
+class StudyDisplay:
+    """Shows a study while it runs; this one shows nothing."""
 
     def begin(self, study: Study) -> None:
         """Called once, before anything runs."""
@@ -46,26 +46,7 @@ class StudyDisplay(Protocol):
         """Called once, when nothing runs any more."""
 
 
-class QuietDisplay:
-    """Shows nothing."""
-
-    def begin(self, study: Study) -> None:
-        """Nothing."""
-
-    def show(self, study: Study, runs: list[TrialRun], seconds: float) -> None:
-        """Nothing."""
-
-    def told(self, study: Study, outcome: Outcome) -> None:
-        """Nothing."""
-
-    def event(self, text: str) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class PlainDisplay(QuietDisplay):
+class PlainDisplay(StudyDisplay):
     """Prints a line when the study begins and for each trial that ends."""
 
     def begin(self, study: Study) -> None:
@@ -119,7 +100,7 @@ class LiveDisplay(PlainDisplay):
 def make_display(mode: DisplayMode) -> StudyDisplay:
     """The display for a mode; auto: live in a terminal, plain lines elsewhere."""
     if mode == "quiet":
-        return QuietDisplay()
+        return StudyDisplay()
     if mode == "live" or (mode == "auto" and is_screen(sys.stdout)):
         screen = Console(force_terminal=True)
         if not screen.is_jupyter:  # a notebook's output cannot be drawn over

@@ -7,7 +7,7 @@ from typing import Any
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.keywords import with_keywords
 from scramjet.tuning.api import METHODS, new_study
-from scramjet.tuning.display import QuietDisplay
+from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
@@ -62,4 +62,4 @@ def small_study(folder: Path, world: str, space: Mapping[str, Any], settings: St
 
 def run_here(study: Study, *, killed_after: int | None = None, failing: Collection[str] = ()) -> None:
     """Run a study with all its trials in this process."""
-    run_study(study, METHODS[study.settings.method](), QuietDisplay(), server=ServerHere(killed_after, failing))
+    run_study(study, METHODS[study.settings.method](), StudyDisplay(), server=ServerHere(killed_after, failing))

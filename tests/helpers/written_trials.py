@@ -9,7 +9,7 @@ from scramjet.errors import RunError
 from scramjet.training.config.files import handed_config, starting_config, to_dict
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.api import METHODS, new_study
-from scramjet.tuning.display import QuietDisplay
+from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.results import trial_results
 from scramjet.tuning.settings import StudySettings
@@ -75,7 +75,7 @@ def written_study(folder: Path, space: dict[str, Any], total_timesteps: int = 10
 
 def run_written(study: Study, server: WritingServer) -> list[Any]:
     """Run a study to the end of its budget; returns what came of its trials."""
-    run_study(study, METHODS[study.settings.method](), QuietDisplay(), server)  # type: ignore[arg-type]
+    run_study(study, METHODS[study.settings.method](), StudyDisplay(), server)  # type: ignore[arg-type]
     return trial_results(study)
 
 

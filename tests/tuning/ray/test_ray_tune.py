@@ -4,7 +4,7 @@ import pytest
 
 from scramjet.errors import ConfigError
 from scramjet.tuning.api import go_on
-from scramjet.tuning.display import QuietDisplay
+from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.trials import TrialServer
 from tests.helpers.studies import run_here, small_study
@@ -20,7 +20,7 @@ def test_trials_by_ray_tune_are_those_of_this_machine(tmp_path):
         run_here(study)
         expected = [(trial.params, trial.values) for trial in study.trials()]
     with small_study(tmp_path / "ray", "cartpole", SPACE, settings, total_timesteps=256) as study:
-        result = go_on(study, QuietDisplay(), TrialServer(), ray="local")
+        result = go_on(study, StudyDisplay(), TrialServer(), ray="local")
         assert [(trial.params, trial.values) for trial in study.trials()] == expected
     assert all(trial.run_path is not None and (trial.run_path / "checkpoints").is_dir() for trial in result.trials)
     assert list((tmp_path / "ray" / "ray").glob("tune-*"))  # what Ray Tune keeps of its experiments
@@ -31,4 +31,4 @@ def test_a_cluster_that_is_gone_is_named(tmp_path):
     settings = StudySettings(method="random", trials=1)
     gone = pytest.raises(ConfigError, match=r"the Ray cluster at --ray '127.0.0.1:9' cannot be used")
     with small_study(tmp_path / "study", "cartpole", SPACE, settings) as study, gone:
-        go_on(study, QuietDisplay(), TrialServer(), ray="127.0.0.1:9")
+        go_on(study, StudyDisplay(), TrialServer(), ray="127.0.0.1:9")
