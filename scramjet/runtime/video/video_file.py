@@ -1,4 +1,4 @@
-"""Video files from RGB pictures: .mp4 and .webm by PyAV, .gif by Pillow.
+"""Video files from RGB pictures: .mp4, .webm and .gif by PyAV, whose colours Pillow chooses for a .gif.
 
     with VideoFile(Path("cartpole.mp4"), frames_per_second=30) as video:
         for picture in pictures:
@@ -19,7 +19,7 @@ from fractions import Fraction
 from importlib import import_module, util
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +37,10 @@ _CODECS: dict[str, tuple[str, dict[str, str]]] = {
     ".webm": ("libvpx-vp9", {"crf": "24", "b": "0", "deadline": "realtime", "cpu-used": "6"}),
 }
 """Encoder and options of a suffix: quality at which thin lines stay clean."""
+TICKS_PER_SECOND = 100
+"""A GIF counts time in hundredths of a second; browsers slow down frames of less than two."""
+LEAST_TICKS, MOST_TICKS = 2, 60_000
+"""Of one frame. A GIF has 16 bits for them: a frame that stays longer is written again."""
 _BT709 = 1
 """The colours of video in H.264's and VP9's tables, and the value of swscale's ITU709."""
 
@@ -78,19 +82,6 @@ def _renamed(path: Path) -> str:
     return shortened(str(path.with_suffix(".mp4")) if path.name else "video.mp4")
 
 
-class Encoder(Protocol):
-    """Writes frames of one size to a file."""
-
-    def add(self, frame: np.ndarray) -> None:
-        """Encode one frame [height, width, 3] uint8."""
-
-    def close(self) -> None:
-        """Write what is left."""
-
-    def give_up(self) -> None:
-        """End without what is left, after an error: libav crashes if it goes on without its header."""
-
-
 class VideoFile:
     """A video under way; the first frame decides its size, and later ones are padded or cut to it."""
 
@@ -101,7 +92,7 @@ class VideoFile:
         self.num_frames = 0
         self._threads = threads
         self._aside = temporary_path(path.parent)
-        self._encoder: Encoder | None = None
+        self._encoder: _Encoder | None = None
         self._shape = (0, 0)  # of the frames as they are encoded
         self._factor = 1
 
@@ -121,9 +112,9 @@ class VideoFile:
         self._shape = (height + height % 2, width + width % 2)  # colours are kept for every second pixel
         suffix = self.path.suffix.lower()
         if suffix == ".gif":
-            self._encoder = GifEncoder(self._aside, self.frames_per_second)
+            self._encoder = _GifEncoder(self._aside, self._shape, self.frames_per_second)
         else:
-            self._encoder = _AvEncoder(self._aside, suffix, self._shape, self.frames_per_second, self._threads)
+            self._encoder = _Encoder(self._aside, suffix, self._shape, self.frames_per_second, self._threads)
 
     def __enter__(self) -> VideoFile:
         return self
@@ -153,109 +144,113 @@ class VideoFile:
             raise disk_error(error, self.path) from error
 
 
-class _AvEncoder:
-    """Frames to H.264 or VP9."""
+# --- encoders: PyAV's container and stream, written frame by frame
+
+
+class _Encoder:
+    """Frames of one size to H.264 or VP9."""
 
     def __init__(self, path: Path, suffix: str, shape: tuple[int, int], rate: float, threads: int) -> None:
-        av: Any = importlib.import_module("av")
-        self._make_frame = av.VideoFrame.from_ndarray
         codec, options = _CODECS[suffix]
         flags = {"movflags": "+faststart"} if suffix == ".mp4" else {}  # plays before all of it is loaded
-        self._container = av.open(str(path), "w", format=suffix[1:], options=flags)
-        self._stream: Any = self._container.add_stream(codec, rate=Fraction(rate).limit_denominator(1000))
-        self._stream.height, self._stream.width = shape
+        self._open(path, suffix, codec, shape, Fraction(rate).limit_denominator(1000), flags)
         self._stream.pix_fmt, self._stream.options = "yuv420p", options
         context = self._stream.codec_context
         context.thread_count = threads
         context.color_primaries = context.color_trc = context.colorspace = context.color_range = _BT709
 
+    def _open(
+        self, path: Path, suffix: str, codec: str, shape: tuple[int, int], rate: Fraction, options: dict[str, str]
+    ) -> None:
+        av: Any = importlib.import_module("av")
+        self._make_frame = av.VideoFrame.from_ndarray
+        self._container = av.open(str(path), "w", format=suffix[1:], options=options)
+        self._stream: Any = self._container.add_stream(codec, rate=rate)
+        self._stream.height, self._stream.width = shape
+
     def add(self, frame: np.ndarray) -> None:
+        """Encode one frame [height, width, 3] uint8."""
         picture = self._make_frame(frame, format="rgb24")
         picture = picture.reformat(format="yuv420p", dst_colorspace=_BT709)
         self._container.mux(self._stream.encode(picture))
 
     def close(self) -> None:
+        """Write what is left."""
         self._container.mux(self._stream.encode(None))
         self._container.close()
 
     def give_up(self) -> None:
+        """End without what is left, after an error: libav crashes if it goes on without its header."""
         self._container.close()
 
 
-# --- Writes a GIF frame by frame: each frame has the colours it needs, and only what changed is stored
+class _GifEncoder(_Encoder):
+    """Frames to a GIF that repeats for ever: each has the colours it needs, and is stored when it differs.
 
+    A frame stays until the next one is stored, so that equal ones take no space. Colours are kept from frame to frame
+    where they suffice; libav then stores only the part that has changed.
+    """
 
-TICKS_PER_SECOND = 100
-"""A GIF counts time in hundredths of a second; browsers slow down frames of less than two."""
-LEAST_TICKS, MOST_TICKS = 2, 60_000
-"""Of one frame. A GIF has 16 bits for them: a frame that stays longer is written again."""
-
-
-class GifEncoder:
-    """Frames of one size to a GIF that repeats for ever. One frame waits until it is known how long it stays."""
-
-    def __init__(self, path: Path, frames_per_second: float) -> None:
-        self._file = path.open("xb")
-        self._seconds = 1 / frames_per_second
-        self._shown: Any = None  # the picture that the viewer sees after all that was added
-        self._waiting: Any = None  # the part of it that is not written yet
-        self._corner = (0, 0)
-        self._num_added = self._ticks_written = 0
+    def __init__(self, path: Path, shape: tuple[int, int], rate: float) -> None:
+        self._rate = rate
+        self._last_ticks = max(LEAST_TICKS, min(MOST_TICKS, round(TICKS_PER_SECOND / rate)))
+        ticks, options = Fraction(TICKS_PER_SECOND), {"final_delay": str(self._last_ticks)}
+        self._open(path, ".gif", "gif", shape, ticks, options)
+        self._stream.pix_fmt, self._stream.codec_context.time_base = "pal8", 1 / ticks
+        self._shown: np.ndarray | None = None
+        self._palette: Any = None
+        self._coded: tuple[np.ndarray, np.ndarray] | None = None
+        self._num_added = self._stored_at = 0  # frames; the tick of the one that was stored last
 
     def add(self, frame: np.ndarray) -> None:
-        """Encode one frame [height, width, 3] uint8."""
-        from PIL import Image, ImageChops
-
-        picture = Image.fromarray(frame)
-        box = (0, 0, *picture.size) if self._shown is None else ImageChops.difference(picture, self._shown).getbbox()
-        if box is not None and self._is_due:
-            self._write_waiting()
-            self._waiting, self._corner = picture.crop(box), box[:2]
-            self._shown = picture
+        """Store one frame [height, width, 3] uint8, unless it looks like the last or that was stored a moment ago."""
+        now = self._now
         self._num_added += 1
+        if self._shown is not None:
+            if now - self._stored_at < LEAST_TICKS or np.array_equal(frame, self._shown):
+                return
+            self._stay(now)
+        self._shown, self._coded = frame.copy(), self._in_colours(frame)
+        self._store(now)
 
     @property
-    def _is_due(self) -> bool:
-        """Whether the frame that waits was shown for long enough to be followed by another."""
-        return self._waiting is None or self._ticks_of_waiting >= LEAST_TICKS
+    def _now(self) -> int:
+        return round(self._num_added * TICKS_PER_SECOND / self._rate)
 
-    @property
-    def _ticks_of_waiting(self) -> int:
-        return round(self._num_added * self._seconds * TICKS_PER_SECOND) - self._ticks_written
+    def _in_colours(self, frame: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The frame as numbers of colours [height, width], and the colours [256, alpha red green blue]."""
+        from PIL import Image
 
-    def _write_waiting(self) -> None:
-        from PIL import GifImagePlugin, Image
+        picture, none = Image.fromarray(frame), Image.Dither.NONE
+        numbers = None if self._palette is None else picture.quantize(palette=self._palette, dither=none)
+        if numbers is None or not np.array_equal(np.asarray(numbers.convert("RGB")), frame):
+            numbers = self._palette = picture.quantize(256, method=Image.Quantize.MEDIANCUT, dither=none)
+        found = np.array(self._palette.getpalette("RGB"), np.uint8).reshape(-1, 3)
+        colours = np.full((256, 4), 255, np.uint8)
+        colours[: len(found), 1:] = found
+        return np.asarray(numbers), colours
 
-        if self._waiting is None:
-            return
-        part = self._waiting.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-        if not self._file.tell():
-            header, _ = GifImagePlugin.getheader(part, info={"loop": 0})
-            self._file.write(b"".join(header))
-        ticks = max(LEAST_TICKS, self._ticks_of_waiting)
-        self._ticks_written += ticks
-        while ticks > 0:
-            # What is left for the last time is not too short to be shown.
-            now = ticks if ticks <= MOST_TICKS else min(MOST_TICKS, ticks - LEAST_TICKS)
-            milliseconds = now * 1000 // TICKS_PER_SECOND
-            blocks = GifImagePlugin.getdata(part, self._corner, duration=milliseconds, include_color_table=True)
-            self._file.write(b"".join(blocks))
-            ticks -= now
+    def _stay(self, until: int) -> None:
+        """Store the last frame again where it stays longer than a GIF can say."""
+        while until - self._stored_at > MOST_TICKS + LEAST_TICKS:
+            self._store(self._stored_at + MOST_TICKS)
+
+    def _store(self, tick: int) -> None:
+        picture = self._make_frame(self._coded, format="pal8")
+        picture.pts, picture.time_base = tick, Fraction(1, TICKS_PER_SECOND)
+        self._container.mux(self._stream.encode(picture))
+        self._stored_at = tick
 
     def close(self) -> None:
-        """Write the last frame and the end of the file."""
-        try:
-            self._write_waiting()
-            self._file.write(b";")
-        finally:
-            self._file.close()
-
-    def give_up(self) -> None:
-        """Close the file as it is."""
-        self._file.close()
+        """Store the last frame once more where it stays longer than one, and end the file."""
+        end = self._now - self._last_ticks
+        self._stay(end)
+        if end > self._stored_at:
+            self._store(end)
+        super().close()
 
 
-# --- Turns videos into GIFs, for tools that show pictures only
+# --- videos as GIFs, for tools that show pictures only
 
 
 _MAX_FRAMES = 200
