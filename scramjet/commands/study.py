@@ -22,13 +22,13 @@ from scramjet.tuning.study import BUDGET, Study
 from scramjet.tuning.trials import TrialServer
 
 
-def run_study(given: Given, resumed: Path | None, show: Callable[[Study, TuneResult], None]) -> int:
-    """Run a new study, or the one in the folder `resumed`, and show what it found; returns the exit code."""
+def run_study(given: Given, find: Callable[[str, Path], Path], show: Callable[[Study, TuneResult], None]) -> int:
+    """Run a new study, or the one that `find` finds, and show what came of it; returns the exit code."""
     place = given.place
     with contextlib.closing(TrialServer(may_fork=True)) as server:
-        if resumed is not None:
+        if place.resume is not None:
             study = _resumed(
-                resumed, given.line, [*given.dimensions, *(f"env.{name}" for name in given.env_values)], place
+                find, given.line, [*given.dimensions, *(f"env.{name}" for name in given.env_values)], place
             )
         else:
             study = _new(given.line, given.dimensions, given.env_values, place)
@@ -56,8 +56,9 @@ def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, s
     return new_study(base, {**space, **dimensions}, settings, place.studies_dir, place.study_name)
 
 
-def _resumed(folder: Path, given: CommandLine, varied: list[str], place: Place) -> Study:
+def _resumed(find: Callable[[str, Path], Path], given: CommandLine, varied: list[str], place: Place) -> Study:
     """Open the study of --resume, with a new budget if one is given; refuses everything else."""
+    assert place.resume is not None
     allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust", "ray")}
     allowed |= {("study", name) for name in BUDGET}
     refused = [flag(name) for name in varied] + [flag(path[-1]) for path in given.values if path not in allowed]
@@ -67,4 +68,4 @@ def _resumed(folder: Path, given: CommandLine, varied: list[str], place: Place) 
             f"{', '.join(flag(name) for name in BUDGET)} may; to change more, begin a new study"
         )
     changes = {path[-1]: value for path, value in given.values.items() if path[0] == "study"}
-    return resumed_study(folder, changes, trust=place.trust)
+    return resumed_study(find(place.resume, place.studies_dir), changes, trust=place.trust)

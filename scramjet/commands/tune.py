@@ -27,9 +27,7 @@ def tune_command(given: Given) -> int:
         return _report(given.line, given.place)
     with loading_shown("tune"):
         from scramjet.commands.study import run_study
-    place = given.place
-    resumed = None if place.resume is None else find_study(place.resume, place.studies_dir)
-    return run_study(given, resumed, show_ended)
+    return run_study(given, find_study, show_ended)
 
 
 def _report(given: CommandLine, place: Place) -> int:
