@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -97,7 +97,8 @@ class CheckpointStore:
             if _has_same_tensors(path, files[METADATA_FILE]):
                 write_atomic(path / METADATA_FILE, files[METADATA_FILE])
             else:
-                self._write_folder(path, files)
+                with _written_aside(self.directory, files) as unfinished:
+                    self._move_into_place(unfinished, path)
             if is_best:
                 replace_symlink(self.directory / "best", path.name)
             replace_symlink(
@@ -118,18 +119,6 @@ class CheckpointStore:
         """Make the folder of checkpoints where it is missing; a link in its place could lead anywhere."""
         _refuse_linked(self.directory)
         make_folder(self.directory)
-
-    def _write_folder(self, path: Path, files: Mapping[str, bytes]) -> None:
-        unfinished = temporary_path(self.directory)
-        try:
-            unfinished.mkdir()
-            for name, data in files.items():
-                write_synced(unfinished / name, data)
-            fsync_directory(unfinished)
-            self._move_into_place(unfinished, path)
-        except BaseException:
-            remove_tree(unfinished, self.directory)  # on a full disk this gives the space back
-            raise
 
     def _move_into_place(self, unfinished: Path, path: Path) -> None:
         if not is_folder(path):
@@ -218,20 +207,28 @@ def write_checkpoint(
     with explain_disk_errors(path):
         if os.path.lexists(path) and not (is_folder(path) and {*os.listdir(path)} == {*files}):
             raise CheckpointError(f"{path} exists and is no saved policy; choose another name, or remove it first")
-        make_folder(path.parent)
-        unfinished, folder = temporary_path(path.parent), path.parent
-        try:
-            unfinished.mkdir()
-            for name, data in files.items():
-                write_synced(unfinished / name, data)
-            fsync_directory(unfinished)
+        folder = path.parent
+        make_folder(folder)
+        with _written_aside(folder, files) as unfinished:
             if os.path.lexists(path) and not exchange_paths(unfinished, path):
                 remove_tree(path, folder)
             if not os.path.lexists(path):
                 os.rename(unfinished, path)
             fsync_directory(folder)
-        finally:
-            remove_tree(unfinished, folder)
+
+
+@contextlib.contextmanager
+def _written_aside(folder: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A hidden folder in `folder` with these files, on the disk; what is left of it in the end is removed."""
+    unfinished = temporary_path(folder)
+    try:
+        unfinished.mkdir()
+        for name, data in files.items():
+            write_synced(unfinished / name, data)
+        fsync_directory(unfinished)
+        yield unfinished
+    finally:
+        remove_tree(unfinished, folder)  # on a full disk this gives the space back
 
 
 def step_name(step: int) -> str:

@@ -7,11 +7,11 @@ import tomllib
 from typing import Any
 
 MAX_DOTS = 20
-"""Most dots in a key."""
+"""Maximum number of dots in a key."""
 MAX_KEYS = 5_000
-"""Most keys and tables in a file; ours have about 150."""
+"""Maximum number of keys and tables in a file; ours have about 150."""
 MAX_VALUES = 100_000
-"""Most values in all its lists together."""
+"""Maximum number of values in all its lists together."""
 
 _TOML_QUOTED = re.compile(
     r'''"""(?:[^\\]|\\.)*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*''', re.DOTALL

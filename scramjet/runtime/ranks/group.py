@@ -181,7 +181,7 @@ class SharedMemory:
         numbers = torch.frombuffer(memory, dtype=torch.uint8, offset=ranks.size * _LINE)
         self._places = numbers.view(2, ranks.size, -1)
         self.room = self._places.shape[2]
-        """Most bytes of a tensor that can be added up here."""
+        """Maximum size in bytes of a tensor that can be added up here."""
         self._exchanges = 0
 
     @classmethod
@@ -209,7 +209,7 @@ class SharedMemory:
         `check` is called now and then with the seconds waited for other ranks; it raises if one is lost.
         """
         self._exchanges += 1
-        # Two exchanges take turns: who writes for the next but one has seen that all have read this one.
+        # Two exchanges take turns: a rank that writes for the next but one has seen that all have read this one.
         places = self._places[self._exchanges % 2, :, : numbers.nbytes].view(numbers.dtype)
         flat = numbers.view(-1)
         places[self.rank].copy_(flat)

@@ -21,7 +21,7 @@ from scramjet.runtime.signals import StuckWatch
 _PERIOD = 0.05
 """Seconds between two looks at the processes."""
 MOST_PER_CORE = 8
-"""Most processes on each core: each takes some 300 MB, and more than one a core only makes them wait."""
+"""Maximum number of processes on each core: each takes some 300 MB, and more than one a core only makes them wait."""
 _LOCALHOST = "127.0.0.1"
 _UNUSED_SIGNAL = "SIGQUIT"
 """The one signal that torch's launcher handles itself; the others are passed on from here."""
