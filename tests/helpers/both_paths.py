@@ -23,6 +23,7 @@ from torch import nn
 
 import scramjet
 from scramjet.adapters.registry import is_foreign
+from scramjet.algorithms.algorithm import ALGORITHMS
 from scramjet.engine.layout import num_players
 from scramjet.engine.trees import leaves
 from scramjet.errors import ScramjetError
@@ -77,8 +78,12 @@ SMALL: dict[str, Any] = {
     "self_play.change_every": 1, "self_play.opponents_at_once": 2,
 }  # fmt: skip
 """Settings of every training that is compared, where none is drawn: as large as the paths need to show a difference."""
-OF_TEXT = {"policy.ignore": ("me", "who", "agents", "board"), "self_play.opponents": ("random", "greedy", "minimax:1")}
-"""The words that settings which are lists of text are drawn from."""
+OF_TEXT = {
+    "algorithm": tuple(ALGORITHMS),
+    "policy.ignore": ("me", "who", "agents", "board"),
+    "self_play.opponents": ("random", "greedy", "minimax:1"),
+}
+"""The words that settings which are text, or lists of it, are drawn from."""
 
 
 def strip(hint: Any) -> Any:
@@ -106,6 +111,8 @@ def values_of(name: str, hint: Any, default: Any) -> list[Any]:
         return [value for argument in arguments for value in values_of(name, strip(argument), default)]
     if origin is Literal:
         return [*arguments]
+    if hint is str and name in OF_TEXT:
+        return [*OF_TEXT[name]]
     if origin is tuple and arguments[0] is int:
         return [(8,), (16, 8), (8, 8, 8), (24,), (64, 64), (130,)]
     if origin is tuple and arguments[0] is str:
@@ -392,8 +399,8 @@ def fits(case: Case) -> bool:
         config = case.config(fused=True)
         world = config.make_env()
         policy = policy_for(world.observation_space, world.action_space, config)
-        if config.algorithm != "ppo":
-            check_searchable(world, policy, config.algorithm)
+        if config.traits.search is not None:
+            check_searchable(world, policy, config.traits.search)
     except ScramjetError:
         return False
     if config.ppo.epochs * config.ppo.num_minibatches_for(config.batch_size, config.sequence_length) > MOST_GRADIENTS:
