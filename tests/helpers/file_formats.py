@@ -364,7 +364,7 @@ OTHER_READERS = {
     "tuning.trial_server": "requests of the study that started it",
     "tuning.ray.program": "requests of the study that started it",
     "tuning.ray.remote": "a signal that the study left in its folder: a number",
-    "tuning.report.preset": "the kernel's",
+    "tuning.report": "the kernel's",
     "web.context": "messages of a browser",
 }
 """Modules that read what is no file of a stranger, and what they read."""
