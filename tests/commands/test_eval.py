@@ -233,7 +233,7 @@ def test_episodes_are_filmed_with_their_returns_and_games_side_by_side(runs, tmp
     assert call("eval", runs["tiny"], "--video", video, "--fps", 4, "--episodes", 2, "--max-steps", 6) == 0
     printed = capsys.readouterr().out
     assert printed == f"{video}: 11 frames, 4 a second, 2.8 s\n  returns  6.00, 6.00 (mean 6.00)\n"
-    assert len(frames_of(video)) == 7  # the last one stays for a second
+    assert len(frames_of(video)) == 8  # the last one stays for a second, and is stored again at its end
     told = answer(capsys, "eval", runs["four"], "--against", "greedy", "--video", games, "--games", 4)
     assert told["frames"] == max(told["lengths"]) + 1 + 2  # and the last one for a second
     assert len(told["returns"]) == 4
