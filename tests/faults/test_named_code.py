@@ -436,7 +436,8 @@ def test_no_setting_but_the_world_and_the_schedule_is_text_that_a_file_decides(t
     # `approved_players` refuses
     # log_info: keys to look up in what a world says; tags, track_project: labels of the run
     # ray_address: a file that has one needs --trust, and no run keeps it
-    top = ["env", "time_limit", "log_info", "ray_address", "replay_schedule", "tags", "track_project"]
+    # algorithm: one of the list, which installed packages may add to
+    top = ["env", "algorithm", "time_limit", "log_info", "ray_address", "replay_schedule", "tags", "track_project"]
     assert free == [*top, *schedules, "policy.ignore", "self_play.opponents"]
     path = tmp_path / "run.toml"
     path.write_text('mode = "async"\nactors = "ray"\nray_address = "10.0.0.1:6379"\n')
