@@ -39,7 +39,7 @@ class Runs:
         return self.folder / name
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def nothing_ahead() -> Iterator[None]:
     """Kernels are compiled when they are called: tests/executors/ has the process that does so ahead."""
     with pytest.MonkeyPatch.context() as patch:
